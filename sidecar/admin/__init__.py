@@ -1,0 +1,1 @@
+"""The admin plane: health, status, events, configuration and control."""

@@ -1,0 +1,1 @@
+"""Turns verdicts and the time into admission. Pure: no I/O, no clock, no logging, no HTTP."""

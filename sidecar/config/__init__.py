@@ -1,0 +1,1 @@
+"""`breakers.yaml`: one schema that validates, documents and resolves it."""

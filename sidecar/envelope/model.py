@@ -1,0 +1,151 @@
+"""The words of the contract: the envelope, the five classes, the five verdicts, and what was seen.
+
+Everything that classifies or consumes a classification speaks in these types. They are plain
+frozen records: nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class ErrorClass(StrEnum):
+    """What the caller should do about a failure."""
+
+    VALIDATION = "validation"
+    AUTHENTICATION = "authentication"
+    RATE_LIMIT = "rate_limit"
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+
+
+class Source(StrEnum):
+    """Where a failure came from; `sidecar` marks the daemon's own decisions."""
+
+    HTTP = "http"
+    DATABASE = "database"
+    SDK = "sdk"
+    SIDECAR = "sidecar"
+
+
+class Verdict(StrEnum):
+    """What a finished call tells the breaker."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ALIVE = "alive"
+    THROTTLE = "throttle"
+    NEUTRAL = "neutral"
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, rename={"class_": "class"}):
+    """The eight-field error envelope, the same for every failure of every tool.
+
+    Attributes:
+        class_: one of the five classes; `class` on the wire.
+        source: where the failure came from.
+        code: machine-readable, at most 64 characters of `[A-Za-z0-9._:/#-]`.
+        message: one line a person can act on, at most 500 characters, without secrets.
+        retryable: could the identical request succeed, after a wait or one refresh?
+        retry_after: seconds, finite, >= 0; None where unknown or not retryable.
+        correlation_id: the same on the log line, the span and the answer.
+        raw: what was seen, secrets redacted; None where nothing was.
+    """
+
+    class_: ErrorClass
+    source: Source
+    code: str
+    message: str
+    retryable: bool
+    retry_after: float | None = None
+    correlation_id: str = ""
+    raw: dict[str, Any] | None = None
+
+    def for_model(self) -> dict[str, Any]:
+        """The seven fields without `raw`, as plain values."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        del fields["raw"]
+        return fields
+
+
+class Classified(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of every classification: the envelope (None: no error), the verdict, and why.
+
+    Attributes:
+        envelope: None if what was seen is no error.
+        verdict: what the breaker hears.
+        rule: the name of the rule that decided, with its reason.
+        terminal: the body named a code that no repetition can mend; stronger than `X-Should-Retry`.
+    """
+
+    envelope: Envelope | None
+    verdict: Verdict
+    rule: str
+    terminal: bool = False
+
+
+class Headers:
+    """The headers of one message: ordered, repeatable, names matched without case.
+
+    Values are text (latin-1 of the wire bytes), so that every byte survives.
+    """
+
+    __slots__ = ("_first", "pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.pairs = tuple(pairs)
+        self._first: dict[str, str] = {}
+        for name, value in self.pairs:
+            self._first.setdefault(name.lower(), value)
+
+    @classmethod
+    def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+        """From the byte pairs of a parsed message."""
+        return cls((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
+
+    def get(self, name: str) -> str | None:
+        """The first value of a header (name in lower case), or None."""
+        return self._first.get(name)
+
+    def get_all(self, name: str) -> list[str]:
+        """Every value of a header (name in lower case), in order."""
+        return [value for key, value in self.pairs if key.lower() == name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._first
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self._first)})"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP answer as it was seen, enough to classify it.
+
+    Attributes:
+        status: the status of the answer.
+        headers: its headers.
+        body: its body as the sender meant it (content codings undone), possibly cut.
+        truncated: True if `body` is only the beginning: the limit of classification was reached.
+        complete: False if the body ended before its framing said so.
+        method: the method of the request.
+        path: the path of the request at the upstream, without the query.
+        request_headers: the headers of the request, for the few rules that need them.
+        now: the time at which it was seen, seconds since the epoch.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+    truncated: bool = False
+    complete: bool = True
+    method: str = "POST"
+    path: str = "/"
+    request_headers: Headers = Headers()
+    now: float = 0.0

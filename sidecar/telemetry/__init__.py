@@ -1,0 +1,1 @@
+"""Facts leave the core as frozen records; every backend here is a listener."""
