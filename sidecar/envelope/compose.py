@@ -1,0 +1,218 @@
+"""Puts an envelope together: code, message, waits and what was seen, with the secrets out.
+
+The last step of every classification of an HTTP answer. Here `X-Should-Retry` is heard, and what a
+rule left open follows from class and status.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from sidecar.envelope import evidence as ev
+from sidecar.envelope import retry_after, table
+from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.dialects.rule import BUDGET_WORDS
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
+from sidecar.envelope.redact import redact_headers, redact_text
+
+MESSAGE_LIMIT = 500
+CODE_LIMIT = 64
+RAW_BODY_LIMIT = 65536
+
+_ILLEGAL_IN_CODE = re.compile(r"[^A-Za-z0-9._:/#-]")
+_NOT_ONE_LINE = re.compile(r"[\s\x00-\x1f\x7f\u2028\u2029]+")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule decided; what is None follows from class and status.
+
+    Attributes:
+        class_: None only for weak evidence that no rule took up: no error.
+        code: the project's own word, or None for the source's own code.
+        retryable: before `X-Should-Retry`.
+        verdict: what the breaker hears.
+        rule: name and reason.
+        raw_code: the source's code, where `code` replaces it.
+        by_code: a code decided, not a phrase or a status.
+        wait: a documented wait in seconds.
+        terminal: stronger than `X-Should-Retry`.
+        settled: decided by the operator: nothing in the answer changes it.
+    """
+
+    class_: ErrorClass | None
+    code: str | None
+    rule: str
+    retryable: bool | None = None
+    verdict: Verdict | None = None
+    raw_code: str | None = None
+    by_code: bool = False
+    wait: float | None = None
+    terminal: bool = False
+    settled: bool = False
+
+
+def classified(
+    evidence: Evidence, decision: Decision, dialect: Dialect, correlation_id: str
+) -> Classified:
+    """The answer of a classification out of evidence and decision."""
+    class_ = decision.class_ or ErrorClass.PERMANENT
+    retryable = decision.retryable
+    if retryable is None:
+        retryable = table.retryable(class_, evidence.status)
+    verdict = decision.verdict or table.verdict(class_, evidence.status)
+    if not decision.settled:
+        class_, retryable, verdict = _obey(evidence, decision, class_, retryable, verdict)
+    code, raw_code = _codes(evidence, decision)
+    hint = wait_of(evidence, dialect, class_)
+    wait = (hint[0] if hint else decision.wait) if retryable else None
+    envelope = Envelope(
+        class_=class_,
+        source=Source.HTTP,
+        code=code,
+        message=message_of(evidence),
+        retryable=retryable,
+        retry_after=wait,
+        correlation_id=correlation_id,
+        raw=_raw(evidence, dialect, code, raw_code, hint),
+    )
+    return Classified(
+        envelope=envelope, verdict=verdict, rule=decision.rule, terminal=decision.terminal
+    )
+
+
+def _obey(
+    evidence: Evidence, decision: Decision, class_: ErrorClass, retryable: bool, verdict: Verdict
+) -> tuple[ErrorClass, bool, Verdict]:
+    """`X-Should-Retry`, its two literal values: it changes whether to repeat, never the verdict.
+
+    It cannot revive a terminal code. A conflict (409) that may be repeated is a passing one.
+    """
+    wish = evidence.headers.get("x-should-retry")
+    if wish == "false":
+        return class_, False, verdict
+    if wish != "true" or decision.terminal:
+        return class_, retryable, verdict
+    if class_ is ErrorClass.PERMANENT:
+        if evidence.status != 409:
+            return class_, retryable, verdict
+        return ErrorClass.TRANSIENT, True, Verdict.ALIVE
+    return class_, True, verdict
+
+
+def _codes(evidence: Evidence, decision: Decision) -> tuple[str, str | None]:
+    """The envelope's code, and the source's where the envelope's replaces it."""
+    own = decision.raw_code or evidence.code
+    if decision.code is not None:
+        code = clean_code(decision.code)
+        return code, own if own is not None and own != code else None
+    source = evidence.code
+    if decision.by_code and (source is None or ev.is_prose(source) or ev.status_like(source)):
+        source = own
+    code = ""
+    if source is not None and not ev.is_prose(source):
+        code = clean_code(
+            source.rstrip("/#").split("/")[-1].split("#")[-1] if "://" in source else source
+        )
+    code = code if code.strip("_") else str(evidence.status)
+    return code, source if source is not None and source != code else None
+
+
+def clean_code(code: str) -> str:
+    """A code in the letters of the contract, at most 64 of them."""
+    return _ILLEGAL_IN_CODE.sub("_", code)[:CODE_LIMIT]
+
+
+def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """A redacted line of at most `limit` characters; of a longer text head and tail are kept.
+
+    What explains a failure stands at the end of a long report as often as at its beginning.
+    """
+    text = _NOT_ONE_LINE.sub(" ", redact_text(text)).strip()
+    if len(text) <= limit:
+        return text
+    head = limit * 3 // 5
+    mark = f" … [{len(text)} characters] … "
+    return text[:head].rstrip() + mark + text[len(text) - (limit - head - len(mark)) :].lstrip()
+
+
+def message_of(evidence: Evidence) -> str:
+    """What a person can act on: the source's words, unwrapped, with the value it blames."""
+    text = evidence.message
+    for inner in ev.inner_errors(evidence):
+        found = ev.find_error(inner, failed=True, answers=False)
+        told = ev.message_of(found.error) if found else ""
+        if told:
+            start = text.find("{")
+            text = f"{text[:start].strip()} {told}" if start > 0 else f"{told}"
+            break
+    else:
+        raw = ev.at(evidence.error, "metadata.raw")
+        if isinstance(raw, str) and raw.strip() and raw not in text:
+            text = f"{text}: {raw}" if text else raw
+    if len(text) > 20000:
+        text = text[:10000] + " … " + text[-10000:]
+    if evidence.param and evidence.param not in text:
+        text = f"{text} (at {evidence.param})" if text else f"at {evidence.param}"
+    return one_line(text) or table.phrase(evidence.status)
+
+
+def wait_of(
+    evidence: Evidence, dialect: Dialect | None, class_: ErrorClass = ErrorClass.RATE_LIMIT
+) -> tuple[float, str] | None:
+    """The wait that the answer asks for, the most precise source first, and its spelling there."""
+    headers, now = evidence.headers, evidence.seen.now
+    found = retry_after.from_headers(headers, now)
+    if dialect is not None:
+        in_body = dialect.wait_in_body(evidence)
+        found = in_body if dialect.body_wait_first and in_body else found or in_body
+    if found is None and class_ is ErrorClass.RATE_LIMIT:
+        found = retry_after.from_reset(headers, now)
+    return found
+
+
+def _raw(
+    evidence: Evidence,
+    dialect: Dialect,
+    code: str,
+    raw_code: str | None,
+    hint: tuple[float, str] | None,
+) -> dict[str, Any]:
+    seen = evidence.seen
+    body = seen.body[: RAW_BODY_LIMIT + 1024].decode("utf-8", "replace")
+    shown = redact_text(body)[:RAW_BODY_LIMIT]
+    raw: dict[str, Any] = {
+        "status": seen.status,
+        "headers": redact_headers(seen.headers),
+        "body": shown,
+        "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
+    }
+    if raw_code is not None:
+        raw["code"] = redact_text(raw_code[:200])
+    request_id = _request_id(evidence, dialect)
+    if request_id is not None:
+        raw["upstream_request_id"] = request_id
+    asked = seen.headers.get("retry-after") or (hint[1] if hint else None)
+    if asked is not None:
+        raw["retry_after"] = asked
+    if code in BUDGET_WORDS:
+        resets_in = dialect.resets_in(evidence)
+        if resets_in is not None:
+            raw["resets_in"] = resets_in
+    return raw
+
+
+def _request_id(evidence: Evidence, dialect: Dialect) -> str | None:
+    for name in dialect.request_id_headers:
+        value = evidence.headers.get(name)
+        if value:
+            return value[:200]
+    for source in (evidence.body, evidence.error):
+        for name in ("request_id", "requestId", "request-id"):
+            value = source.get(name) if isinstance(source, dict) else None
+            if isinstance(value, str) and value:
+                return value[:200]
+    return None

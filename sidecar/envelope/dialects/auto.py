@@ -1,0 +1,67 @@
+"""A dialect for a host that nobody named: by the route that was asked, then by the body's shape."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sidecar.envelope import evidence as ev
+from sidecar.envelope.dialects.anthropic import Anthropic
+from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.compatible import Compatible
+from sidecar.envelope.dialects.generic import Generic
+from sidecar.envelope.model import Envelope, Seen
+
+_ANTHROPIC = Anthropic()
+_COMPATIBLE = Compatible()
+_GENERIC = Generic()
+
+_COMPATIBLE_ROUTES = (
+    "/chat/completions", "/completions", "/responses", "/embeddings", "/moderations",
+    "/images/generations",
+)  # fmt: skip
+
+
+def by_route(path: str) -> Dialect | None:
+    """The dialect whose clients ask this route, or None."""
+    route = path.partition("?")[0].rstrip("/")
+    if route.endswith(("/v1/messages", "/messages/count_tokens", "/messages/batches")):
+        return _ANTHROPIC
+    if route.endswith(_COMPATIBLE_ROUTES):
+        return _COMPATIBLE
+    return None
+
+
+def by_shape(seen: Seen) -> Dialect:
+    """The dialect whose errors look like this body; decoded for errors only."""
+    body = ev.decode(seen.body) if seen.status >= 400 else None
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        if body.get("type") == "error" and isinstance(body["error"].get("type"), str):
+            return _ANTHROPIC
+        if body["error"].keys() >= {"message", "type"}:
+            return _COMPATIBLE
+    return _GENERIC
+
+
+class Auto(Generic):
+    """Chooses for each answer."""
+
+    name = "auto"
+    rules: ClassVar = Generic.rules
+
+    def for_answer(self, seen: Seen) -> Dialect:
+        """By route, then by shape."""
+        return by_route(seen.path) or by_shape(seen)
+
+    def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
+        """In the form that the clients of this route read."""
+        chosen = by_route(path)
+        if chosen is None:
+            return super().error_body(envelope, status, path)
+        return chosen.error_body(envelope, status, path)
+
+    def stream_error(self, envelope: Envelope, path: str) -> bytes:
+        """In the form that the clients of this route read."""
+        chosen = by_route(path)
+        if chosen is None:
+            return super().stream_error(envelope, path)
+        return chosen.stream_error(envelope, path)

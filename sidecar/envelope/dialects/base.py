@@ -1,0 +1,201 @@
+"""What a dialect is: how a family of providers words its errors, and how to speak like one.
+
+A dialect is mostly data: ordered rules, the places of its codes, the headers that carry its
+request ids. The few methods say which routes it serves and write an error of the daemon's own in
+the form that the provider's official client turns into the exception its users already catch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from sidecar.envelope import evidence as ev
+from sidecar.envelope import retry_after
+from sidecar.envelope.dialects.edges import EDGES
+from sidecar.envelope.dialects.rule import Rule
+from sidecar.envelope.evidence import Evidence, Found
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
+
+_MODEL_ROUTES = (
+    "/chat/completions",
+    "/completions",
+    "/responses",
+    "/embeddings",
+    "/messages",
+    "/moderations",
+    "/rerank",
+    "/images/generations",
+    "/api/chat",
+    "/api/generate",
+    "/api/embed",
+    "/api/embeddings",
+)
+
+_BODY_WAITS = (
+    ("retry_after_ms", 0.001),
+    ("retry_after", 1.0),
+    ("retryAfter", 1.0),
+    ("retry_after_seconds", 1.0),
+    ("retryAfterSeconds", 1.0),
+)
+_RESET_PLACES = (
+    "resets_in_seconds", "resets_at", "reset_at", "metadata.resets_at", "metadata.reset_at",
+)  # fmt: skip
+
+
+class Dialect:
+    """How one family of providers words its errors.
+
+    Attributes:
+        name: the name it is configured by.
+        rules: its own and the shared rules, in order.
+        edges: rules for the boxes in front of any provider, tried after its own.
+        code_places: dotted paths in an error object, the most specific code first.
+        word_places: more paths whose values rules may look at.
+        reads_errors_in_2xx: its clients read errors in a 2xx: the status is not corrected.
+        request_id_headers: where the upstream's own id of a request stands, best first.
+        hints_in_prose: its messages may be read for `try again in …`.
+        body_wait_first: the wait in the body is finer than the header's.
+        quota_may_be_a_rate: a quota word with a short wait is a rate limit here.
+        failing_reasons: finish reasons that are errors, to their codes.
+        unknown_in_success: the class of an error in a 2xx that says nothing else.
+    """
+
+    name: str = "base"
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    edges: ClassVar[tuple[Rule, ...]] = EDGES
+    code_places: ClassVar[tuple[str, ...]] = ("code", "type")
+    word_places: ClassVar[tuple[str, ...]] = ()
+    reads_errors_in_2xx: ClassVar[bool] = False
+    request_id_headers: ClassVar[tuple[str, ...]] = (
+        "x-request-id",
+        "request-id",
+        "x-oai-request-id",
+        "apim-request-id",
+        "x-amzn-requestid",
+        "x-amz-request-id",
+        "x-ms-request-id",
+        "x-generation-id",
+        "cf-ray",
+    )
+    hints_in_prose: ClassVar[bool] = False
+    body_wait_first: ClassVar[bool] = False
+    quota_may_be_a_rate: ClassVar[bool] = False
+    failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
+    unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
+
+    def for_answer(self, seen: Seen) -> Dialect:
+        """The dialect that reads this answer; only `auto` differs from itself."""
+        del seen
+        return self
+
+    def decided(self, seen: Seen, correlation_id: str) -> Classified | None:
+        """A classification that the answer brings along; only another sidecar does."""
+        del seen, correlation_id
+        return None
+
+    # --- what it serves -------------------------------------------------------------------
+
+    def model_of(self, path: str) -> str | None:
+        """The model that the path names, where this provider names it there."""
+        del path
+        return None
+
+    def is_model_route(self, method: str, path: str) -> bool:
+        """Whether a 2xx of this route must be an answer: a completion, an embedding, …"""
+        return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
+
+    def repeatable(self, method: str, path: str) -> bool:
+        """Whether a POST of this route may be sent twice: asking a model changes nothing."""
+        return self.is_model_route(method, path)
+
+    # --- how it is read -------------------------------------------------------------------
+
+    def may_hold_error(self, body: bytes, seen: Seen) -> bool:
+        """Whether a 2xx body is worth decoding; one substring search in the common case."""
+        if b'"error"' in body:
+            return ev.ERROR_IN_EARNEST.search(body) is not None
+        head = body[:512].lstrip()
+        return (
+            b'"errors"' in body
+            or head.startswith((b'{"detail"', b'{"ok":false', b'{"success":false', b'{"ok": false'))
+            or "problem+json" in (seen.headers.get("content-type") or "")
+            or (len(body) < 4096 and b'"statusCode"' in body)
+        )
+
+    def locate(self, body: Any, seen: Seen) -> Found | None:
+        """The error in a decoded body, or None."""
+        return ev.find_error(
+            body,
+            failed=seen.status >= 400 or "problem+json" in (seen.headers.get("content-type") or ""),
+            answers=self.is_model_route(seen.method, seen.path),
+            failing=self.failing_reasons,
+        )
+
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence in a located error."""
+        return ev.read(
+            found,
+            seen,
+            code_places=self.code_places,
+            word_places=self.word_places,
+            stream=stream,
+        )
+
+    def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
+        """The wait that the body asks for: a member, else prose where the dialect has only that."""
+        now = evidence.seen.now
+        for source in (evidence.error, evidence.body):
+            if not isinstance(source, dict):
+                continue
+            for name, scale in _BODY_WAITS:
+                text = ev.as_number_text(source.get(name))
+                wait = None if text is None else retry_after.seconds_of(text, now)
+                if text is not None and wait is not None:
+                    return wait * scale, text
+        if self.hints_in_prose:
+            return retry_after.from_prose(evidence.message)
+        return None
+
+    def resets_in(self, evidence: Evidence) -> float | None:
+        """Seconds until a spent window reopens, where a machine field says so."""
+        now = evidence.seen.now
+        for place in _RESET_PLACES:
+            text = ev.as_number_text(ev.at(evidence.error, place))
+            wait = None if text is None else retry_after.seconds_of(text, now)
+            if wait is not None:
+                return wait
+        outright = retry_after.from_headers(evidence.headers, now)
+        found = outright or retry_after.from_reset(evidence.headers, now)
+        return found[0] if found else None
+
+    # --- how it is spoken -----------------------------------------------------------------
+
+    def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
+        """A JSON body in this dialect's error shape with the envelope beside it.
+
+        Args:
+            envelope: what happened.
+            status: the status that the answer will wear.
+            path: the path of the request: some servers speak several dialects.
+        """
+        del path
+        return msgspec.json.encode(
+            {
+                "type": "about:blank",
+                "title": envelope.code,
+                "status": status,
+                "detail": envelope.message,
+                "message": envelope.message,
+                "code": envelope.code,
+                "envelope": envelope,
+            }
+        )
+
+    def stream_error(self, envelope: Envelope, path: str) -> bytes:
+        """One event that ends a stream with an error, ready to send."""
+        body = self.error_body(envelope, 200, path)
+        return b"event: error\ndata: " + body + b"\n\n"

@@ -1,0 +1,127 @@
+"""Any gateway or server that speaks like OpenAI and whose own ways nobody has written down.
+
+The OpenAI meaning of every code is assumed. Gateways pass on what their upstreams said as prose,
+so a few sentences of the large providers are read here; and a quota word with a reset of seconds is
+taken for the rate limit that it is.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sidecar.envelope.dialects.openai import CONTEXT_TEXT, OPENAI_RULES, SIZE_STATUSES, OpenAI
+from sidecar.envelope.dialects.rule import FIVE, TWO, Rule, statuses
+from sidecar.envelope.dialects.words import PERMANENT, RATE_LIMIT, TRANSIENT, VALIDATION
+from sidecar.envelope.model import Verdict
+
+CREDIT_TEXT = Rule(
+    name="credit is spent",
+    why="a gateway passes on the provider's sentence about the balance",
+    says=(
+        "insufficient balance",
+        "insufficient credit",
+        "insufficient account balance",
+        "exhausted balance",
+        "credit balance is too low",
+        "balance is insufficient",
+        "out of credits",
+    ),
+    class_=PERMANENT,
+    code="credits_exhausted",
+)
+
+QUOTA_TEXT = Rule(
+    name="the quota is spent",
+    why="a gateway passes on OpenAI's sentence without its code",
+    says=("you exceeded your current quota",),
+    class_=PERMANENT,
+    code="quota_exhausted",
+)
+
+MODEL_TEXT = Rule(
+    name="no such model",
+    why="a server that has no code for it; only the text tells",
+    says=("model",),
+    statuses=statuses(400, 404, 422),
+    when=lambda evidence: any(phrase in evidence.text for phrase in _NO_MODEL),
+    class_=PERMANENT,
+    code="model_not_found",
+)
+
+_NO_MODEL = (
+    "does not exist",
+    "not found",
+    "no models loaded",
+    "unable to access model",
+    "invalid model name",
+    "unknown model",
+    "no such model",
+    "invalid model:",
+    "is not a valid model",
+)
+
+NO_CHANNEL = Rule(
+    name="no channel for the model",
+    why="one-api and new-api: the gateway serves no such model, and says so with a 503",
+    says=("no available channel", "无可用渠道"),
+    statuses=FIVE | statuses(400, 404, 429),
+    class_=PERMANENT,
+    code="model_not_found",
+)
+
+WRAPPED_TEXT = (
+    Rule(
+        name="the context is too long",
+        why="a gateway names the class of its own exception in the text",
+        says=("contextwindowexceedederror",),
+        class_=VALIDATION,
+        code="context_length_exceeded",
+    ),
+    Rule(
+        name="the content was blocked",
+        why="a gateway names the class of its own exception in the text",
+        says=("contentpolicyviolationerror",),
+        class_=VALIDATION,
+        code="content_filtered",
+    ),
+)
+
+SUCCESS_TEXT = (
+    Rule(
+        name="overloaded inside a success",
+        why="a sentence is all there is under a 2xx",
+        says=("overloaded", "at capacity", "server busy", "server is busy"),
+        statuses=TWO,
+        class_=TRANSIENT,
+        code="overloaded",
+        verdict=Verdict.FAILURE,
+    ),
+    Rule(
+        name="throttled inside a success",
+        why="a sentence is all there is under a 2xx",
+        says=("rate limit", "too many requests"),
+        statuses=TWO,
+        class_=RATE_LIMIT,
+    ),
+)
+
+COMPATIBLE_RULES = (
+    *OPENAI_RULES,
+    *WRAPPED_TEXT,
+    CREDIT_TEXT,
+    QUOTA_TEXT,
+    NO_CHANNEL,
+    MODEL_TEXT,
+    *SUCCESS_TEXT,
+)
+
+
+class Compatible(OpenAI):
+    """A gateway or server that speaks like OpenAI."""
+
+    name = "openai-compatible"
+    rules: ClassVar[tuple[Rule, ...]] = COMPATIBLE_RULES
+    quota_may_be_a_rate: ClassVar[bool] = True
+
+
+__all__ = ["COMPATIBLE_RULES", "CONTEXT_TEXT", "SIZE_STATUSES", "Compatible"]

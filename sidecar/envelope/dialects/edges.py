@@ -1,0 +1,121 @@
+"""The boxes in the path: CDNs, load balancers, firewalls and proxies in front of any provider.
+
+Their answers are pages and short texts, recognised by a header or a number, never by a word in
+the middle of a page. What is not listed here follows from the status, which such boxes set
+honestly.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sidecar.envelope.dialects.rule import FIVE, Rule, statuses
+from sidecar.envelope.evidence import Evidence, as_word
+from sidecar.envelope.model import ErrorClass, Verdict
+
+_CLOUDFLARE_ERROR = re.compile(r"\bError (?:code:? )?(1\d{3})\b", re.IGNORECASE)
+
+
+def cloudflare_code(evidence: Evidence) -> str | None:
+    """The four-digit number of a Cloudflare error page or JSON, or None."""
+    headers = evidence.headers
+    stated = as_word(evidence.error.get("error_code")) if evidence.error else None
+    if stated and evidence.error.get("cloudflare_error"):
+        return stated
+    if "cf-ray" not in headers and (headers.get("server") or "").lower() != "cloudflare":
+        return None
+    if not evidence.html and not evidence.text.startswith("error"):
+        return None
+    page = evidence.seen.body[:16384].decode("utf-8", "replace")
+    found = _CLOUDFLARE_ERROR.search(page)
+    return found.group(1) if found else None
+
+
+def _cloudflare(*codes: str) -> frozenset[str]:
+    return frozenset(f"cloudflare:{code}" for code in codes)
+
+
+def _server(evidence: Evidence) -> str:
+    return (evidence.headers.get("server") or "").lower()
+
+
+EDGES = (
+    Rule(
+        name="Cloudflare challenge",
+        why="cf-mitigated: a robot check, which new credentials do not pass",
+        when=lambda evidence: (
+            evidence.headers.get("cf-mitigated") is not None and evidence.status in {403, 429, 503}
+        ),
+        class_=ErrorClass.PERMANENT,
+        code="challenge",
+    ),
+    Rule(
+        name="AWS WAF",
+        why="x-amzn-waf-action: a robot check, which new credentials do not pass",
+        when=lambda evidence: evidence.headers.get("x-amzn-waf-action") is not None,
+        class_=ErrorClass.PERMANENT,
+        code="challenge",
+    ),
+    Rule(
+        name="Cloudflare: the site's day is spent",
+        why="error 1027: the owner's daily allowance, whatever the page says of a moment",
+        codes=_cloudflare("1027"),
+        class_=ErrorClass.PERMANENT,
+        code="plan_window_exhausted",
+    ),
+    Rule(
+        name="Cloudflare: rate limited",
+        why="error 1015, the rate limiting of the site's owner",
+        codes=_cloudflare("1015"),
+        statuses=statuses(403, 429, 503),
+        class_=ErrorClass.RATE_LIMIT,
+    ),
+    Rule(
+        name="Cloudflare: access denied",
+        why="a firewall rule of the site: new credentials do not help",
+        codes=_cloudflare(
+            "1005", "1006", "1007", "1008", "1009", "1010", "1011", "1012", "1020", "1106"
+        ),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="a bad certificate at the origin",
+        why="526: it stays bad until somebody renews it",
+        statuses=statuses(526),
+        class_=ErrorClass.TRANSIENT,
+        retryable=False,
+    ),
+    Rule(
+        name="AWS load balancer firewall",
+        why="a load balancer answers 403 by itself for its firewall only",
+        statuses=statuses(403),
+        when=lambda evidence: evidence.html and _server(evidence).startswith("awselb"),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="CloudFront firewall",
+        why="x-cache says that CloudFront made this 403 page itself",
+        statuses=statuses(403),
+        when=lambda evidence: (
+            evidence.html
+            and "error from cloudfront" in (evidence.headers.get("x-cache") or "").lower()
+            and "request blocked" in evidence.seen.body[:8192].decode("latin-1").lower()
+        ),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="Envoy is overloaded",
+        why="x-envoy-overloaded, or a reset for overflow: its circuit to the service is full",
+        statuses=FIVE,
+        when=lambda evidence: (
+            evidence.headers.get("x-envoy-overloaded") is not None
+            or (
+                evidence.text.startswith("upstream connect error")
+                and "reset reason: overflow" in evidence.text
+            )
+        ),
+        class_=ErrorClass.TRANSIENT,
+        code="overloaded",
+        verdict=Verdict.FAILURE,
+    ),
+)

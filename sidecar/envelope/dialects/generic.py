@@ -1,0 +1,94 @@
+"""Any other HTTP API: the shapes that standards and habit give to errors.
+
+RFC 9457, OAuth and bearer challenges, flat and nested JSON, pages of the boxes in the path. Codes
+whose meaning nobody contradicts count as everywhere; for an unknown host OpenAI's meaning of its
+codes is assumed. Prose counts only inside a 2xx that calls itself an error.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.oauth import OAUTH
+from sidecar.envelope.dialects.openai import REQUEST_TOO_LARGE
+from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
+from sidecar.envelope.dialects.words import AUTHENTICATION, COMMON, PERMANENT, RATE_LIMIT
+from sidecar.envelope.evidence import Evidence
+
+
+def _is_problem(evidence: Evidence) -> bool:
+    return any("://" in spelt for spelt in evidence.words.values())
+
+
+def _is_unsuccessful(evidence: Evidence) -> bool:
+    return isinstance(evidence.body, dict) and evidence.body.get("success") is False
+
+
+GENERIC_RULES = (
+    Rule(
+        name="a price, not a spent quota",
+        why="x402: the answer is an offer to pay",
+        statuses=statuses(402),
+        when=lambda evidence: isinstance(evidence.body, dict) and "x402Version" in evidence.body,
+        class_=PERMANENT,
+    ),
+    Rule(
+        name="a quota policy is exceeded",
+        why="a registered problem type: the quota of a rate policy",
+        codes=words("quota-exceeded temporary-reduced-capacity abnormal-usage-detected"),
+        when=_is_problem,
+        class_=RATE_LIMIT,
+    ),
+    Rule(
+        name="a signed token has expired",
+        why="a renewable credential; servers that verify tokens say it in a sentence only",
+        says=(
+            "jwt expired",
+            "jwt is expired",
+            "token has expired",
+            "token is expired",
+            "token expired",
+        ),
+        statuses=statuses(401),
+        when=lambda evidence: "api key" not in evidence.text,
+        class_=AUTHENTICATION,
+        code="token_expired",
+        retryable=True,
+        terminal=True,
+    ),
+    Rule(
+        name="refused by Cloudflare's own API",
+        why="success: false with the number of a refused credential",
+        codes=words("10000 9106 9107 9109 6003 6111 1000001"),
+        when=_is_unsuccessful,
+        class_=AUTHENTICATION,
+    ),
+    Rule(
+        name="throttled inside a success",
+        why="the body calls itself an error and a sentence is all there is",
+        says=("rate limit exceeded", "rate limit reached", "too many requests"),
+        statuses=TWO,
+        class_=RATE_LIMIT,
+    ),
+)
+
+
+class Generic(Dialect):
+    """An API of which nothing is known but HTTP and the habits of JSON."""
+
+    name = "generic"
+    rules: ClassVar[tuple[Rule, ...]] = (*OAUTH, *GENERIC_RULES, REQUEST_TOO_LARGE, *COMMON)
+    code_places: ClassVar[tuple[str, ...]] = (
+        "extensions.code",
+        "code",
+        "error_code",
+        "errorCode",
+        "type",
+        "error_type",
+        "errorType",
+        "reason",
+        "category",
+    )
+    word_places: ClassVar[tuple[str, ...]] = ("details.error_code", "innererror.code")
+    quota_may_be_a_rate: ClassVar[bool] = True

@@ -1,0 +1,333 @@
+"""From an HTTP answer to an envelope and a verdict: the pure heart of the product.
+
+Evidence is asked in a fixed order and the first that decides wins: a cut answer, the operator's
+rules, the codes of the dialect in the body on any status, codes in headers, the shapes that
+everybody shares, a phrase where a dialect has nothing better, and last the bare status. Errors
+dressed as outages (a typo as 503, a spent budget as 429) and outages dressed as answers (an error
+in a 200) come out as what they are.
+
+A good answer is the common case and pays least: one substring search, and no decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from sidecar.envelope import compose, table
+from sidecar.envelope import evidence as ev
+from sidecar.envelope.compose import Decision
+from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.edges import cloudflare_code
+from sidecar.envelope.dialects.rule import BUDGET_WORDS, Rule
+from sidecar.envelope.evidence import Evidence, Found
+from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
+from sidecar.envelope.rules import ABSENT, OperatorRule
+
+_SUCCESS = Classified(
+    envelope=None, verdict=Verdict.SUCCESS, rule="success: a whole answer without an error marker"
+)
+
+# A wait that a caller can sit out: under a quota word it tells a rate from a spent budget.
+_SHORT_RESET = 120.0
+# Decoding to check for a cut end is worth it for bodies of this size; of longer ones the last
+# bracket has to do.
+_WORTH_VALIDATING = 32768
+
+_WORD_FOR_CUT = "invalid_upstream_response"
+
+
+def classify(
+    seen: Seen,
+    dialect: Dialect,
+    *,
+    rules: Sequence[OperatorRule] = (),
+    correlation_id: str = "",
+) -> Classified:
+    """Classify one whole HTTP answer.
+
+    Args:
+        seen: the answer.
+        dialect: how this provider words its errors.
+        rules: the operator's own, before the dialect's.
+        correlation_id: goes into the envelope.
+
+    Returns:
+        The envelope (None for a good answer), the verdict and the rule that decided. Never raises:
+        a fault in here is `neutral`, with the class that the bare status gives.
+    """
+    try:
+        return _classify(seen, dialect.for_answer(seen), rules, correlation_id)
+    except Exception as error:  # noqa: BLE001 - a fault in a dialect must not cost a call
+        return _fault(seen, error, correlation_id)
+
+
+def _fault(seen: Seen, error: Exception, correlation_id: str) -> Classified:
+    rule = f"fault in classification: {type(error).__name__}"
+    if seen.status < 400:
+        return Classified(envelope=None, verdict=Verdict.NEUTRAL, rule=rule)
+    bare = Evidence(status=seen.status, seen=seen, headers=seen.headers)
+    decision = msgspec.structs.replace(by_status(bare), verdict=Verdict.NEUTRAL, rule=rule)
+    return compose.classified(bare, decision, Dialect(), correlation_id)
+
+
+def _classify(
+    seen: Seen, dialect: Dialect, rules: Sequence[OperatorRule], correlation_id: str
+) -> Classified:
+    brought = dialect.decided(seen, correlation_id)
+    if brought is not None:
+        return brought
+    if not seen.complete and seen.status < 400:
+        return _cut(seen, dialect, correlation_id)
+    if rules:
+        decided = by_operator(seen, dialect, rules, correlation_id)
+        if decided is not None:
+            return decided
+    if seen.status < 400:
+        return _below_400(seen, dialect, correlation_id)
+    evidence = _read_failed(seen, dialect)
+    return compose.classified(*decide(evidence, dialect), dialect, correlation_id)
+
+
+def _cut(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
+    answer = dialect.is_model_route(seen.method, seen.path)
+    return no_answer(
+        seen,
+        dialect,
+        correlation_id,
+        code=_WORD_FOR_CUT if answer else "stream_truncated",
+        message="the upstream's answer ended before its framing said so",
+        rule="transport: the body was cut",
+    )
+
+
+def no_answer(
+    seen: Seen, dialect: Dialect, correlation_id: str, *, code: str, message: str, rule: str
+) -> Classified:
+    """A 2xx that is no answer: transient, and a failure."""
+    decision = Decision(
+        class_=ErrorClass.TRANSIENT,
+        code=code,
+        retryable=True,
+        verdict=Verdict.FAILURE,
+        rule=rule,
+    )
+    evidence = Evidence(status=seen.status, seen=seen, message=message, headers=seen.headers)
+    return compose.classified(evidence, decision, dialect, correlation_id)
+
+
+# --- the operator ---------------------------------------------------------------------------
+
+
+def by_operator(
+    seen: Seen, dialect: Dialect, rules: Sequence[OperatorRule], correlation_id: str
+) -> Classified | None:
+    """The first of the operator's rules that matches, or None."""
+    looks_inside = any(part.place == "body" for rule in rules for part in rule.when)
+    body = ev.decode(seen.body) if looks_inside else None
+    for rule in rules:
+        if rule.matches(seen.status, seen.headers, ABSENT if body is None else body):
+            break
+    else:
+        return None
+    evidence = _read_failed(seen, dialect)
+    decision = Decision(
+        class_=rule.class_,
+        code=rule.code,
+        retryable=rule.retryable,
+        verdict=rule.verdict,
+        rule=f"{rule.name}: the operator's own rule",
+        raw_code=evidence.code,
+        terminal=not rule.retryable,
+        settled=True,
+    )
+    return compose.classified(evidence, decision, dialect, correlation_id)
+
+
+# --- answers below 400 ----------------------------------------------------------------------
+
+
+def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
+    if seen.status >= 300 or seen.method == "HEAD":
+        return _SUCCESS
+    if "x-amzn-waf-action" in seen.headers:
+        return compose.classified(*decide(ev.read_text(seen), dialect), dialect, correlation_id)
+    if not _may_be_text(seen.headers.get("content-type")):
+        return _SUCCESS
+    if seen.status != 204 and dialect.is_model_route(seen.method, seen.path):
+        fault = _why_no_answer(seen)
+        if fault is not None:
+            return no_answer(
+                seen,
+                dialect,
+                correlation_id,
+                code="invalid_upstream_response",
+                message=f"the upstream answered {seen.status} with {fault}",
+                rule="no answer: a model route's 2xx must hold one",
+            )
+    if not dialect.may_hold_error(seen.body, seen):
+        return _SUCCESS
+    body = ev.decode_cut(seen.body) if seen.truncated else ev.decode(seen.body)
+    found = None if body is None else dialect.locate(body, seen)
+    if found is None:
+        return _SUCCESS
+    evidence, decision = decide(dialect.read(found, seen), dialect)
+    if decision.class_ is None:
+        return _SUCCESS
+    return compose.classified(evidence, decision, dialect, correlation_id)
+
+
+def _may_be_text(content_type: str | None) -> bool:
+    """Audio, images and archives hold no error; JSON, text, pages and unknown types may."""
+    if content_type is None:
+        return True
+    kind = content_type.partition(";")[0].strip().lower()
+    return not kind or "json" in kind or kind.startswith("text/") and kind != "text/event-stream"
+
+
+def _why_no_answer(seen: Seen) -> str | None:
+    """Why a model route's 2xx is none: blank, a page, or cut JSON; None if it may be one."""
+    body = seen.body.strip(b"\xef\xbb\xbf \t\r\n")
+    if not body:
+        coded = (seen.headers.get("content-encoding") or "identity").lower() != "identity"
+        return None if seen.body == b"" and coded else "an empty body"
+    if body[:1] == b"<" and ev.looks_like_html(body):
+        return "a web page"
+    if seen.truncated or body[:1] not in b"{[":
+        return None
+    if body[-1:] not in b"}]":
+        return "JSON that was cut"
+    if len(body) <= _WORTH_VALIDATING:
+        try:
+            msgspec.json.decode(body, type=msgspec.Raw)
+        except msgspec.DecodeError as error:
+            # Some servers write NaN: only a missing end is a fault here.
+            return "JSON that was cut" if "truncated" in str(error) else None
+        except RecursionError:
+            return None
+    return None
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+
+def _read_failed(seen: Seen, dialect: Dialect) -> Evidence:
+    body = ev.decode(seen.body)
+    if body is None and (seen.truncated or not seen.complete):
+        body = ev.decode_cut(seen.body)
+    found = None if body is None else dialect.locate(body, seen)
+    return ev.read_text(seen) if found is None else dialect.read(found, seen)
+
+
+def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
+    """What located evidence means: the dialect's rules, an error wrapped inside, the status.
+
+    Args:
+        evidence: of an answer or of an event of a stream.
+        dialect: whose rules are asked.
+
+    Returns:
+        The evidence that decided (of a wrapped error the inner one) and the decision, whose class
+        is None if weak evidence matched no rule.
+    """
+    evidence = _with_edges(ev.with_challenge(evidence))
+    decision = by_rules(evidence, dialect)
+    if decision is None or not (decision.terminal and decision.by_code):
+        inner = _inner(evidence, dialect)
+        if inner is not None:
+            return inner
+    if decision is None:
+        decision = _unknown(evidence, dialect)
+    elif dialect.quota_may_be_a_rate and _is_a_rate(evidence, decision):
+        decision = Decision(
+            class_=ErrorClass.RATE_LIMIT,
+            code=None,
+            rule=f"{decision.rule}; but a short reset says that it is a rate limit",
+        )
+    return evidence, decision
+
+
+def _with_edges(evidence: Evidence) -> Evidence:
+    code = cloudflare_code(evidence)
+    if code is None:
+        return evidence
+    return msgspec.structs.replace(
+        evidence,
+        words={**evidence.words, f"cloudflare:{code}": code},
+        code=code if evidence.code is None or "://" in evidence.code else evidence.code,
+    )
+
+
+def by_rules(evidence: Evidence, dialect: Dialect) -> Decision | None:
+    """The first rule of the dialect, then of the boxes in the path, that matches; or None."""
+    for rules in (dialect.rules, dialect.edges):
+        for rule in rules:
+            hit = rule.match(evidence)
+            if hit is not None:
+                return _decision(rule, hit, evidence)
+    return None
+
+
+def _decision(rule: Rule, hit: str, evidence: Evidence) -> Decision:
+    return Decision(
+        class_=rule.class_ or table.class_of(evidence.status),
+        code=rule.code,
+        retryable=rule.retryable,
+        verdict=rule.verdict,
+        rule=f"{rule.name}: {rule.why}" if rule.why else rule.name,
+        raw_code=hit or evidence.code,
+        by_code=bool(hit),
+        wait=rule.wait,
+        terminal=rule.is_terminal,
+    )
+
+
+def _inner(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision] | None:
+    """An error that a gateway wrapped into its message, if no repetition can mend that one.
+
+    A passing inner error changes nothing: the gateway's own code is then the better one.
+    """
+    for body in ev.inner_errors(evidence):
+        found = ev.find_error(body, failed=True, answers=False)
+        if found is None:
+            continue
+        inner = dialect.read(found, evidence.seen, stream=evidence.stream)
+        inner = msgspec.structs.replace(inner, status=evidence.status)
+        decision = by_rules(inner, dialect)
+        if decision is not None and decision.terminal:
+            return inner, msgspec.structs.replace(
+                decision, rule=f"{decision.rule} (wrapped in the message)"
+            )
+    return None
+
+
+def _is_a_rate(evidence: Evidence, decision: Decision) -> bool:
+    if decision.code not in BUDGET_WORDS or evidence.status != 429:
+        return False
+    wait = compose.wait_of(evidence, None)
+    return wait is not None and wait[0] <= _SHORT_RESET
+
+
+def _unknown(evidence: Evidence, dialect: Dialect) -> Decision:
+    if evidence.weak:
+        return Decision(class_=None, code=None, rule="weak evidence and no rule")
+    if evidence.status >= 400:
+        return by_status(evidence)
+    class_ = ErrorClass.TRANSIENT if evidence.stream else dialect.unknown_in_success
+    return Decision(
+        class_=class_,
+        code="stream_error" if evidence.stream and evidence.code is None else None,
+        rule="an error inside a success that says nothing else",
+        raw_code=evidence.code,
+    )
+
+
+def by_status(evidence: Evidence) -> Decision:
+    """The HTTP table on the status that counts."""
+    spent = evidence.status == 402 and evidence.code is None
+    return Decision(
+        class_=table.class_of(evidence.status),
+        code="quota_exhausted" if spent else None,
+        rule=f"status {evidence.status}: the HTTP table",
+    )

@@ -1,0 +1,206 @@
+"""How long a source asks to wait, out of every form in which sources say it.
+
+Servers write waits as integers, decimals, milliseconds, HTTP dates, RFC 3339, Go durations, epoch
+seconds or milliseconds, and as three generations of RateLimit fields. Each form is read here once.
+A value that is negative, not finite or not readable is no hint at all: the next source is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+
+from sidecar.envelope.model import Headers
+
+# RFC 9110 names no bound; a number of 30 days or more in a wait is an epoch that lost its way.
+_LONGEST_DELTA = 30 * 86400.0
+_EPOCH_SECONDS = 1e9
+_EPOCH_MILLISECONDS = 1e11
+
+_UNITS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0,
+    "h": 3600.0, "d": 86400.0,
+}  # fmt: skip
+_GO_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h|d))+")
+_GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h|d)")
+_ISO_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+_NUMBER = re.compile(r"\+?\d+(?:\.\d*)?|\.\d+")
+_DAYS_CLOCK = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d\d):(\d\d)")
+_PROSE = re.compile(
+    r"(?i)\b(?:try(?:ing)? again|retry(?:ing)?|wait|resets?|available)\s+(?:in|after|for|about)\s+"
+    r"(?:about\s+|approximately\s+|~\s*)?"
+    r"(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
+    r"(?![a-z])((?:\s*\d+(?:\.\d+)?(?:ms|s|m|h)(?![a-z]))*)"
+)
+_PROSE_GO = re.compile(
+    r"(?i)\b(?:try again|retry)\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:h|ms|m|s)){2,})(?![a-z0-9])"
+)
+_DRAFT7 = re.compile(r"(?:^|[,;\s])(limit|remaining|reset)\s*=\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
+_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d+)")
+
+
+def seconds_of(text: str, now: float) -> float | None:
+    """A wait in seconds out of a number, a Go duration, a moment or an HTTP date.
+
+    Args:
+        text: the value as it was written.
+        now: the moment it counts from, epoch seconds; 0 where nobody knows.
+
+    Returns:
+        Seconds, finite and >= 0 (a moment in the past is 0), or None if it is not readable.
+    """
+    text = text.strip().strip('"')
+    if not text or len(text) > 64:
+        return None
+    if _NUMBER.fullmatch(text):
+        return number_to_seconds(float(text), now)
+    if _GO_DURATION.fullmatch(text):
+        return sum(float(count) * _UNITS[unit] for count, unit in _GO_PART.findall(text))
+    moment = _moment(text)
+    if moment is None or not now:
+        return None
+    return max(0.0, moment - now)
+
+
+def number_to_seconds(number: float, now: float) -> float | None:
+    """A bare number: a delta below 30 days, else an epoch in seconds or milliseconds."""
+    if not isfinite(number) or number < 0:
+        return None
+    if number < _LONGEST_DELTA or number < _EPOCH_SECONDS:
+        return number
+    if not now:
+        return None
+    epoch = number / 1000 if number >= _EPOCH_MILLISECONDS else number
+    return max(0.0, epoch - now)
+
+
+def _moment(text: str) -> float | None:
+    try:
+        if _ISO_MOMENT.match(text):
+            moment = datetime.fromisoformat(text)
+        elif text[:1].isalpha() and "(" not in text and "+" not in text.partition("GMT")[2]:
+            moment = parsedate_to_datetime(text)
+        else:
+            return None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def answered_at(headers: Headers, now: float) -> float:
+    """The moment a wait counts from: the answer's own `Date`, else `now`; the clocks may differ."""
+    date = headers.get("date")
+    moment = _moment(date.strip()) if date else None
+    return now if moment is None else moment
+
+
+def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
+    """The wait that the headers ask for outright, and the text it was read from.
+
+    Milliseconds come first: `retry-after-ms` and `retry-after` name one instant and the finer is right.
+    """
+    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+        text = headers.get(name)
+        if text is not None and _NUMBER.fullmatch(text.strip()):
+            seconds = float(text.strip()) / 1000
+            if isfinite(seconds):
+                return seconds, text
+    text = headers.get("retry-after")
+    if text is not None:
+        wait = seconds_of(text, answered_at(headers, now))
+        if wait is not None:
+            return wait, text
+    return None
+
+
+def from_reset(headers: Headers, now: float) -> tuple[float, str] | None:
+    """The reset of the exhausted dimension; of several exhausted ones the latest.
+
+    The reset of a dimension that still has something left says nothing about this answer.
+    """
+    waits = list(_exhausted(headers, now))
+    if not waits and not any("remaining" in name.lower() for name, _ in headers):
+        waits = list(_only_dimension(headers, now))
+    return max(waits, default=None)
+
+
+def _only_dimension(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
+    """A reset that stands alone belongs to the one dimension there is."""
+    for name in ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"):
+        text = headers.get(name)
+        wait = None if text is None else seconds_of(text, answered_at(headers, now))
+        if text is not None and wait is not None:
+            yield wait, text
+
+
+def _exhausted(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
+    since = answered_at(headers, now)
+    for name, value in headers:
+        key = name.lower()
+        if key in {"ratelimit", "ratelimit-policy"}:
+            if key == "ratelimit":
+                yield from _structured(value)
+            continue
+        if "remaining" not in key or ("ratelimit" not in key and "rate-limit" not in key):
+            continue
+        if _left(value) != 0:
+            continue
+        for reset in _reset_names(key):
+            text = headers.get(reset)
+            wait = None if text is None else seconds_of(text, since)
+            if text is not None and wait is not None:
+                yield wait, text
+                break
+
+
+def _reset_names(remaining: str) -> Iterator[str]:
+    yield remaining.replace("remaining", "reset-after")
+    yield remaining.replace("remaining", "reset")
+
+
+def _left(value: str) -> float | None:
+    try:
+        return float(value.split(",")[0].strip())
+    except ValueError:
+        return None
+
+
+def _structured(value: str) -> Iterator[tuple[float, str]]:
+    fields = {name.lower(): float(number) for name, number in _DRAFT7.findall(value)}
+    if "reset" in fields and fields.get("remaining") == 0:
+        yield fields["reset"], value
+        return
+    for item in value.split(","):
+        parameters = {name: float(number) for name, number in _DRAFT9_PARAMETER.findall(item)}
+        if parameters.get("r") == 0 and "t" in parameters:
+            yield parameters["t"], value
+
+
+def from_prose(text: str) -> tuple[float, str] | None:
+    """The wait in a sentence such as `Please try again in 11.054s`; only for a dialect whose
+    provider says it nowhere else.
+    """
+    composite = _PROSE_GO.search(text)
+    if composite:
+        parts = _GO_PART.findall(composite.group(1))
+        return sum(float(count) * _UNITS[unit] for count, unit in parts), composite.group(0)
+    found = _PROSE.search(text)
+    if not found:
+        return None
+    count, unit, rest = found.groups()
+    unit = unit.lower()
+    scale = _UNITS["ms"] if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
+    more = sum(float(number) * _UNITS[part] for number, part in _GO_PART.findall(rest or ""))
+    return float(count) * scale + more, found.group(0)
+
+
+def from_days_clock(text: str) -> float | None:
+    """Seconds of a `days.hours:minutes:seconds` span, the form of .NET and so of Azure's gateway."""
+    found = _DAYS_CLOCK.search(text)
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(days * 86400 + hours * 3600 + minutes * 60 + seconds)

@@ -1,0 +1,368 @@
+"""Judges a stream by its events: has it content, has it ended well, did it fail on the way.
+
+A status was sent long before a stream is over, so the verdict comes at the end: a terminator or a
+finish reason is a success, an error event is classified like a body, and an end without either is
+a cut. Opening frames, pings and comments are signs of life, not content.
+
+Four vocabularies are known (chat chunks, OpenAI's response events, Anthropic's messages, Ollama's
+lines); they do not collide, so a stream is read by what it turns out to speak. A stream that
+speaks none of them ends well if it ends cleanly.
+
+Bytes are never kept beyond one event, and after the first content an event is decoded only if one
+of a few markers stands in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sidecar.envelope import compose, http
+from sidecar.envelope import evidence as ev
+from sidecar.envelope.compose import Decision
+from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.events import Event, LinesParser, SseParser
+from sidecar.envelope.evidence import Evidence, Found
+from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
+from sidecar.envelope.rules import OperatorRule
+
+MAX_EVENT = 1 << 20
+
+_GOOD = Classified(
+    envelope=None, verdict=Verdict.SUCCESS, rule="success: the stream ended as it should"
+)
+_GOOD_UNKNOWN = Classified(
+    envelope=None, verdict=Verdict.SUCCESS, rule="success: the stream ended cleanly"
+)
+
+_LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
+_SSE_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry|error)?:")
+
+# What makes an event worth decoding once content has been seen.
+_MARKER = re.compile(
+    r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
+    r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
+    r'|cancelled|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
+)
+
+_TERMINAL_RESPONSES = frozenset(
+    {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
+)
+# Whole events of other routes after which nothing follows.
+_OTHER_TERMINALS = frozenset(
+    {
+        "image_generation.completed",
+        "image_edit.completed",
+        "speech.audio.done",
+        "transcript.text.done",
+        "conversation.response.done",
+        "thread.run.completed",
+        "done",
+    }
+)
+_ERROR_EVENTS = frozenset(
+    {"error", "response.failed", "response.error", "conversation.response.error"}
+)
+_OPENING = frozenset(
+    {
+        "message_start",
+        "ping",
+        "content_block_start",
+        "response.created",
+        "response.in_progress",
+        "response.queued",
+        "response.output_item.added",
+        "response.content_part.added",
+        "conversation.response.started",
+    }
+)
+
+
+def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
+    """Whether a body is a stream of events: by its media type, else by how it begins.
+
+    Args:
+        content_type: as the upstream sent it, or None.
+        first_bytes: the beginning of the body; may be empty.
+    """
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    if kind == "text/event-stream" or any(name in kind for name in _LINE_TYPES):
+        return True
+    if kind in {"", "text/plain", "application/octet-stream"}:
+        return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:data|event):", first_bytes) is not None
+    return False
+
+
+class StreamReader:
+    """Reads one stream as it passes.
+
+    Attributes:
+        content: a meaningful event was seen.
+        done: a terminator or a finish reason was seen: the answer is whole.
+        terminated: the explicit terminator of the vocabulary was seen.
+        failed: the error event, classified, as soon as it was seen.
+        events: how many events were seen, opening frames included.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        seen: Seen,
+        *,
+        rules: Sequence[OperatorRule] = (),
+        correlation_id: str = "",
+    ) -> None:
+        """Prepare for one stream.
+
+        Args:
+            dialect: how this provider words its errors.
+            seen: status, headers, method and path of the answer; its body is not looked at.
+            rules: the operator's own, tried on error events.
+            correlation_id: goes into envelopes.
+        """
+        self.content = False
+        self.done = False
+        self.terminated = False
+        self.failed: Classified | None = None
+        self.events = 0
+        self._seen = seen
+        self._dialect = dialect.for_answer(seen)
+        self._rules = rules
+        self._correlation_id = correlation_id
+        self._parser: SseParser | LinesParser | None = None
+        self._start = b""
+        self._known = self._dialect.is_model_route(seen.method, seen.path)
+        self._bytes = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the body."""
+        try:
+            self._feed(chunk)
+        except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
+            self._fault(error)
+
+    def finish(self, clean: bool) -> Classified:  # noqa: FBT001 - the one thing the end knows
+        """Take the end of the body.
+
+        Args:
+            clean: the framing ended as it should; False if the connection was cut.
+
+        Returns:
+            The classification of the whole stream.
+        """
+        try:
+            if self._parser is None and self._start:
+                self._choose(b"", final=True)
+            if self._parser is not None:
+                for event in self._parser.close():
+                    self._event(event)
+            return self._verdict(clean=clean)
+        except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
+            self._fault(error)
+            return self._verdict(clean=clean)
+
+    def _fault(self, error: Exception) -> None:
+        if self.failed is None:
+            self.failed = Classified(
+                envelope=None,
+                verdict=Verdict.NEUTRAL,
+                rule=f"fault in classification: {type(error).__name__}",
+            )
+
+    def _feed(self, chunk: bytes) -> None:
+        if self._parser is None:
+            chunk = self._choose(chunk, final=False)
+        if self._parser is None or not chunk:
+            return
+        for event in self._parser.feed(chunk):
+            self._event(event)
+
+    def _choose(self, chunk: bytes, *, final: bool) -> bytes:
+        """Choose the parser by media type, else by the first bytes; return the bytes to parse."""
+        kind = (self._seen.headers.get("content-type") or "").lower()
+        self._start += chunk
+        if any(name in kind for name in _LINE_TYPES):
+            self._parser = LinesParser(MAX_EVENT)
+        elif "event-stream" in kind:
+            self._parser = SseParser(MAX_EVENT)
+        else:
+            begin = self._start.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if not begin and not final:
+                self._start = b""
+                return b""
+            lines = begin[:1] in {b"{", b"["}
+            self._parser = LinesParser(MAX_EVENT) if lines else SseParser(MAX_EVENT)
+        start, self._start = self._start, b""
+        if final:
+            for event in self._parser.feed(start):
+                self._event(event)
+        return start
+
+    # --- events ---------------------------------------------------------------------------
+
+    def _event(self, event: Event) -> None:
+        self.events += 1
+        if self.failed is not None:
+            return
+        if event.field_error is not None:
+            self._fail(ev.decode(event.field_error.encode()), event.field_error)
+            return
+        data = event.data
+        if data.startswith("[DONE]"):
+            self.done = self.terminated = True
+            return
+        if event.name == "error":
+            self._fail(ev.decode(data.encode()), data)
+            return
+        if self.content and event.name is None and not _MARKER.search(data):
+            return
+        value = ev.decode(data.encode())
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if isinstance(value, dict):
+            self._read(event.name, value, data)
+        elif data.strip():
+            self.content = True
+
+    def _read(self, name: str | None, value: dict[str, Any], data: str) -> None:
+        kind = value.get("type") or value.get("event_type")
+        kind = kind if isinstance(kind, str) else (name or value.get("event") or "")
+        if self._is_error(kind, value):
+            self._fail(value, data)
+            return
+        choices = value.get("choices")
+        if isinstance(choices, list):
+            self._known = True
+            self._chat(choices, data)
+        elif kind.startswith("response."):
+            self._known = True
+            if kind in _TERMINAL_RESPONSES:
+                self.done = self.terminated = True
+            if kind not in _OPENING:
+                self.content = True
+        elif kind == "message_stop":
+            self.done = self.terminated = self._known = True
+        elif kind.startswith(("message_", "content_block_")) or kind == "ping":
+            self._known = True
+            self.content = self.content or kind not in _OPENING
+        elif isinstance(value.get("done"), bool):
+            self._known = self.content = True
+            if value["done"]:
+                self.done = self.terminated = True
+        else:
+            self.content = self.content or kind not in _OPENING
+            if kind in _OTHER_TERMINALS:
+                self.done = self.terminated = True
+
+    def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
+        if ev.is_truthy_error(value.get("error")):
+            return True
+        return kind in _ERROR_EVENTS
+
+    def _chat(self, choices: list[Any], data: str) -> None:
+        for choice in choices:
+            if not isinstance(choice, dict):
+                continue
+            error = choice.get("error")
+            reason = choice.get("finish_reason")
+            if isinstance(error, dict) and ev.is_truthy_error(error):
+                self._fail({"error": error}, data)
+                return
+            code = self._dialect.failing_reasons.get(reason) if isinstance(reason, str) else None
+            if code is not None:
+                message = f"the stream ended with the finish reason {reason}"
+                self._fail({"error": {"code": code, "message": message}}, data)
+                return
+            if isinstance(reason, str) and reason:
+                self.done = True
+            delta = choice.get("delta")
+            if not isinstance(delta, dict) or any(
+                member for name, member in delta.items() if name != "role"
+            ):
+                self.content = True
+
+    # --- failing --------------------------------------------------------------------------
+
+    def _fail(self, value: Any, data: str) -> None:
+        """Classify an error event like a body, with the data of the event as what was seen."""
+        seen = msgspec.structs.replace(self._seen, body=data.encode(), truncated=False)
+        if self._rules:
+            decided = http.by_operator(seen, self._dialect, self._rules, self._correlation_id)
+            if decided is not None:
+                self.failed = decided
+                return
+        found = _locate(value, self._dialect, seen)
+        if found is None:
+            text = data if value is None else ""
+            evidence = Evidence(
+                status=seen.status, seen=seen, message=text, headers=seen.headers, stream=True
+            )
+        else:
+            evidence = self._dialect.read(found, seen, stream=True)
+        evidence, decision = http.decide(evidence, self._dialect)
+        self.failed = compose.classified(evidence, decision, self._dialect, self._correlation_id)
+
+    def _verdict(self, *, clean: bool) -> Classified:
+        if self.failed is not None:
+            return self.failed
+        if self.done:
+            return _GOOD
+        if clean and not self._known:
+            return _GOOD_UNKNOWN
+        if clean and not self.events:
+            code, message = (
+                "invalid_upstream_response",
+                "the upstream answered with an empty stream",
+            )
+        else:
+            code, message = "stream_truncated", "the stream ended before the answer was whole"
+        decision = Decision(
+            class_=ErrorClass.TRANSIENT,
+            code=code,
+            retryable=True,
+            verdict=Verdict.FAILURE,
+            rule=f"transport: {message}",
+        )
+        seen = msgspec.structs.replace(self._seen, body=b"")
+        evidence = Evidence(
+            status=seen.status, seen=seen, message=message, headers=seen.headers, stream=True
+        )
+        return compose.classified(evidence, decision, self._dialect, self._correlation_id)
+
+
+def _locate(value: Any, dialect: Dialect, seen: Seen) -> Found | None:
+    """The error object of an event: its own, that of the response it reports, or the event."""
+    if not isinstance(value, dict):
+        return dialect.locate(value, msgspec.structs.replace(seen, status=500))
+    around = value
+    response = value.get("response")
+    error = value.get("error")
+    if isinstance(response, dict) and ev.is_truthy_error(response.get("error")):
+        error = response["error"]
+    if isinstance(error, dict) and ev.is_truthy_error(error):
+        for name in ("error_type", "status_code"):
+            if name in around and name not in error:
+                error = {**error, name: around[name]}
+        return Found(error, around)
+    if ev.is_truthy_error(value.get("error")):
+        return ev.find_error(value, failed=True, answers=True)
+    bare = {name: member for name, member in value.items() if name not in {"type", "event_type"}}
+    kind = value.get("type")
+    named = kind if isinstance(kind, str) and kind not in _ERROR_EVENTS else None
+    return Found({**bare, "type": named}, around)
+
+
+def classify_stream(
+    seen: Seen,
+    dialect: Dialect,
+    *,
+    rules: Sequence[OperatorRule] = (),
+    correlation_id: str = "",
+) -> Classified:
+    """Classify a whole stream that was recorded: `seen.body` holds all of it."""
+    reader = StreamReader(dialect, seen, rules=rules, correlation_id=correlation_id)
+    reader.feed(seen.body)
+    return reader.finish(seen.complete)
