@@ -1,0 +1,191 @@
+"""The breakers of one provider: which one a call needs, and how many there may be.
+
+Subjects (models, routes) come from callers, so their number and length are bounded. A breaker that
+is needed, because it is not closed, has calls in flight or was set by hand, is never forgotten;
+when all are needed, further subjects share one: no call is refused for it and nothing grows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sidecar.breaker.admission import Admission, Faults
+from sidecar.breaker.breaker import Breaker
+from sidecar.breaker.model import (
+    Mode,
+    ProviderSettings,
+    Refusal,
+    Scope,
+    State,
+    Transition,
+    UpstreamVerdict,
+)
+
+KEYS: Final = 1024
+"""Breakers a provider has at most, its own and the shared one included."""
+
+SHARED: Final = "~other"
+"""The subject whose breaker further subjects share; a route of that name shares it too."""
+
+SUBJECT_LENGTH: Final = 256
+"""Characters of a subject that count."""
+
+
+class Provider:
+    """One provider's own breaker and those of its subjects, least recently used first."""
+
+    __slots__ = (
+        "_faults",
+        "_on_transition",
+        "_random",
+        "_shared",
+        "_subjects",
+        "live",
+        "name",
+        "own",
+        "settings",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        settings: ProviderSettings,
+        on_transition: Callable[[Transition], None],
+        faults: Faults,
+        *,
+        now: float,
+        random: Callable[[], float],
+    ) -> None:
+        self._on_transition = on_transition
+        self._faults = faults
+        self._random = random
+        self._shared: Breaker | None = None
+        self._subjects: OrderedDict[str, Breaker] = OrderedDict()
+        self.live = True
+        self.name = name
+        self.settings = settings
+        self.own = self._new(name, now)
+
+    def admit(self, subject: str | None, now: float) -> Admission | Refusal:
+        """Take both permits; if the second is refused, the first is given back."""
+        own = self.own.admit(now)
+        if isinstance(own, Refusal):
+            return own
+        if not subject or self.settings.scope is Scope.PROVIDER:
+            return Admission(self._faults, self.name, self.own, None, own)
+        try:
+            breaker = self._subjects.get(subject)
+            if breaker is None:
+                breaker = self._make(subject, now)
+            else:
+                self._subjects.move_to_end(subject)
+            permit = breaker.admit(now)
+        except Exception:
+            own.release(now)
+            raise
+        if isinstance(permit, Refusal):
+            own.release(now)
+            return permit
+        return Admission(self._faults, breaker.key, breaker, own, permit)
+
+    def peek(self, subject: str | None, now: float) -> tuple[str, State, Mode]:
+        """The key, state and mode that a call would meet; makes nothing."""
+        breaker = self.own if self.settings.scope is Scope.PROVIDER else self.find(subject)
+        if breaker is None:
+            key = f"{self.name}/{subject}"[: len(self.name) + 1 + SUBJECT_LENGTH]
+            return key, State.CLOSED, self.settings.settings.mode
+        breaker.tick(now)
+        return breaker.key, breaker.state, breaker.mode
+
+    def find(self, subject: str | None) -> Breaker | None:
+        """The breaker that bears a subject's key, if there is one; no subject, no further name."""
+        if not subject:
+            return self.own
+        if self.settings.scope is Scope.PROVIDER:
+            return None
+        if subject == SHARED:
+            return self._shared
+        return self._subjects.get(subject[:SUBJECT_LENGTH])
+
+    def breakers(self) -> Iterator[Breaker]:
+        """All of them, the provider's own first."""
+        yield self.own
+        yield from self._subjects.values()
+        if self._shared is not None:
+            yield self._shared
+
+    def tick(self, now: float) -> None:
+        """Let everything happen that was due by `now`."""
+        # A listener may admit calls, and so make breakers, while it is told.
+        for breaker in tuple(self.breakers()):
+            breaker.tick(now)
+
+    def verdict(self, now: float) -> UpstreamVerdict:
+        """How the provider is, for people; refuses nothing."""
+        self.tick(now)
+        since = now - self.settings.settings.window
+        models = routes = open_models = open_routes = 0
+        any_open = False
+        for breaker in self.breakers():
+            is_open = breaker.state is State.OPEN
+            any_open = any_open or is_open
+            if breaker is self.own or breaker.last_used < since:
+                continue
+            if breaker.key.startswith("~", len(self.name) + 1):
+                routes, open_routes = routes + 1, open_routes + is_open
+            else:
+                models, open_models = models + 1, open_models + is_open
+        # An API without models is judged by its routes in their place.
+        used, dark = (models, open_models) if models else (routes, open_routes)
+        if self.own.state is State.OPEN or (used >= 2 and dark * 2 > used):
+            return UpstreamVerdict.DOWN
+        return UpstreamVerdict.DEGRADED if any_open else UpstreamVerdict.UP
+
+    def is_still(self, settings: ProviderSettings) -> bool:
+        """Whether these settings are of the same upstream, cut into breakers the same way."""
+        mine = self.settings
+        return mine.upstream == settings.upstream and mine.scope is settings.scope
+
+    def configure(self, settings: ProviderSettings, now: float) -> None:
+        """Take other thresholds and keep the state."""
+        if settings != self.settings:
+            self.settings = settings
+            for breaker in self.breakers():
+                breaker.configure(settings.settings, now)
+
+    def _make(self, subject: str, now: float) -> Breaker:
+        if subject == SHARED:
+            return self._share(now)
+        subject = subject[:SUBJECT_LENGTH]
+        known = self._subjects.get(subject)
+        if known is not None:
+            self._subjects.move_to_end(subject)
+            return known
+        if len(self._subjects) >= KEYS - 2 and not self._evict():
+            return self._share(now)
+        breaker = self._subjects[subject] = self._new(f"{self.name}/{subject}", now)
+        return breaker
+
+    def _evict(self) -> bool:
+        for subject, breaker in self._subjects.items():
+            if breaker.disposable:
+                del self._subjects[subject]
+                return True
+        return False
+
+    def _share(self, now: float) -> Breaker:
+        if self._shared is None:
+            self._shared = self._new(f"{self.name}/{SHARED}", now)
+        return self._shared
+
+    def _new(self, key: str, now: float) -> Breaker:
+        return Breaker(key, self.settings.settings, self._announce, now=now, random=self._random)
+
+    def _announce(self, transition: Transition) -> None:
+        if self.live:
+            try:
+                self._on_transition(transition)
+            except Exception as error:  # noqa: BLE001  # a listener's fault is not the machine's
+                self._faults.count(error)
