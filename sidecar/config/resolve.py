@@ -1,0 +1,201 @@
+"""From what a file says to what holds: overrides, defaults, secrets, and checks over all of it.
+
+Everything is tried before anything is given back: a configuration is complete, or it is not.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from sidecar.config import checks, files
+from sidecar.config.addresses import AddressError, Listen, parse_upstream
+from sidecar.config.overrides import Overrides, apply_environment, apply_flags
+from sidecar.config.problems import ConfigError, Problem
+from sidecar.config.reader import NOTHING, Reader, Values
+from sidecar.config.resolved import Admin, Config, Provider
+from sidecar.config.schema import Root, SetHeader
+from sidecar.config.suggest import struct_class, struct_fields, unwrap
+
+
+class Resolver:
+    """One load, from the values of the file to the configuration."""
+
+    def __init__(self, reader: Reader, values: Values, overrides: Overrides) -> None:
+        self.reader = reader
+        self.values = values
+        self.overrides = overrides
+        self.disabled: dict[str, str] = {}
+
+    def resolve(self) -> Config:
+        """The configuration.
+
+        Raises:
+            ConfigError: with every problem, those of reading included.
+        """
+        apply_environment(self.reader, self.values)
+        apply_flags(self.reader, self.values, self.overrides)
+        providers = self._providers()
+        self._report_unset()
+        admin = self._admin()
+        probe = self.values.get("probe", {}).get("listen") or ()
+        listen = self.values.get("listen") or struct_fields(Root)["listen"].default
+        planes = [("listen", listen), ("admin.listen", admin.listen), ("probe.listen", probe)]
+        checks.check_listeners(self.reader, planes)
+        checks.check_together(self.reader, providers.values(), planes)
+        self._check_reach(listen, admin)
+        if self.reader.problems:
+            raise ConfigError(self.reader.problems)
+        config = Config(
+            path=self.reader.source,
+            listen=listen,
+            allowed_hosts=self.values.get("allowed_hosts", ()),
+            admin=admin,
+            probe_listen=probe,
+            log=self._section("log"),
+            drain=self._section("drain"),
+            providers=MappingProxyType(providers),
+            disabled=MappingProxyType(self.disabled),
+            warnings=tuple(str(warning) for warning in self.reader.warnings),
+        )
+        return msgspec.structs.replace(config, hash=config.fingerprint())
+
+    def _section(self, name: str) -> Any:
+        return build(struct_fields(Root)[name].type, self.values.get(name, {}))
+
+    def _providers(self) -> dict[str, Provider]:
+        given: Values = self.values.get("providers", {})
+        reader = self.reader
+        broken = any(problem.path == "providers" for problem in reader.problems)
+        if not given and not broken:
+            line = reader.lines.get("providers")
+            reader.problem(line, "providers", "at least one provider is needed")
+        for name in self.overrides.upstreams.keys() - given.keys():
+            message = f'there is no provider "{name}" to give another upstream'
+            reader.problems.append(Problem("--upstream", None, "", message))
+        providers = {}
+        for name, own in given.items():
+            provider = self._provider(name, own)
+            if provider is not None:
+                providers[name] = provider
+        return providers
+
+    def _provider(self, name: str, own: Any) -> Provider | None:
+        path = f"providers.{name}"
+        reader = self.reader
+        if not checks.check_name(reader, name):
+            return None
+        if own is NOTHING:
+            if not any(problem.path == path for problem in reader.problems):
+                own = {}
+            else:
+                return None
+        own = dict(own)
+        self._replace_upstream(name, own)
+        unset = [gap for gap in reader.unset if gap.path.startswith(f"{path}.")]
+        if unset:
+            names = list(dict.fromkeys(gap.variable for gap in unset))
+            reason = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set"
+            self.disabled[name] = reason
+            message = f"{reason}, so this provider is disabled"
+            reader.warn(unset[0].line, unset[0].path, message)
+            reader.unset = [gap for gap in reader.unset if gap not in unset]
+            return None
+        if "upstream" in own:
+            return self._complete(name, own)
+        if not any(problem.path == f"{path}.upstream" for problem in reader.problems):
+            reader.problem(reader.lines.get(path), f"{path}.upstream", "is missing")
+        # The rest of the provider is still worth checking.
+        self._complete(name, {**own, "upstream": "https://missing.invalid"})
+        return None
+
+    def _complete(self, name: str, own: Values) -> Provider:
+        values = merge(self.values.get("defaults", {}), own)
+        if self.overrides.observe and values.get("mode", "enforce") == "enforce":
+            values["mode"] = "observe"
+        values["name"] = name
+        headers: Values = values.get("set_headers", {})
+        values["set_headers"] = MappingProxyType(
+            {
+                header: build(inspect.type_info(SetHeader), {} if given is NOTHING else given)
+                for header, given in headers.items()
+            }
+        )
+        values["env"] = MappingProxyType(values.get("env", {}))
+        values["header_values"] = MappingProxyType(
+            checks.header_values(self.reader, name, values["set_headers"])
+        )
+        provider: Provider = build(inspect.type_info(Provider), values)
+        checks.check_provider(self.reader, provider)
+        return provider
+
+    def _replace_upstream(self, name: str, own: Values) -> None:
+        replacement = self.overrides.upstreams.get(name)
+        if replacement is None:
+            return
+        path = f"providers.{name}.upstream"
+        self.reader.unset = [gap for gap in self.reader.unset if gap.path != path]
+        self.reader.problems = [one for one in self.reader.problems if one.path != path]
+        try:
+            own["upstream"] = parse_upstream(replacement)
+        except AddressError as error:
+            problem = Problem("--upstream", None, path, str(error), error.hint)
+            self.reader.problems.append(problem)
+
+    def _report_unset(self) -> None:
+        for gap in self.reader.unset:
+            message = f"{gap.variable} is not set"
+            hint = f"give a default: ${{{gap.variable}:-…}}"
+            self.reader.problem(gap.line, gap.path, message, hint)
+
+    def _admin(self) -> Admin:
+        values = dict(self.values.get("admin", {}))
+        token_file = values.get("token_file")
+        if token_file is not None:
+            try:
+                values["token"] = files.read_token(token_file)
+            except AddressError as error:
+                path = "admin.token_file"
+                self.reader.problem(self.reader.lines.get(path), path, str(error))
+        admin: Admin = build(inspect.type_info(Admin), values)
+        return admin
+
+    def _check_reach(self, listen: tuple[Listen, ...], admin: Admin) -> None:
+        line = self.reader.lines.get
+        if admin.token_file is None and not all(one.loopback for one in admin.listen):
+            message = "another address than loopback needs a token"
+            self.reader.problem(
+                line("admin.listen"), "admin.listen", message, 'set "admin.token_file"'
+            )
+        for one in listen:
+            if not one.loopback:
+                message = f"{one} lets other machines call through this daemon"
+                self.reader.warn(line("listen"), "listen", message)
+
+
+def merge(base: Values, own: Values) -> Values:
+    """Both, section by section; `own` wins."""
+    merged = dict(base)
+    for key, value in own.items():
+        below = merged.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            merged[key] = merge(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def build(kind: inspect.Type, values: Values) -> Any:
+    """A struct of what was given, with defaults for the rest, section by section."""
+    cls = struct_class(kind)
+    given = {}
+    for field in struct_fields(cls).values():
+        if field.name not in values:
+            continue
+        value = values[field.name]
+        section = isinstance(unwrap(field.type), inspect.StructType) and isinstance(value, dict)
+        given[field.name] = build(field.type, value) if section else value
+    return cls(**given)
