@@ -1,0 +1,324 @@
+"""The admin plane: what people, probes and dashboards ask, and the few things they may change.
+
+It shares the process with the data plane and nothing else: it reads one snapshot a call and waits
+for nothing that traffic waits for. The order of the guards is fixed: who calls (Host, Origin),
+whether they may call at all (the token, beyond loopback), what they call (404, 405), whether they
+may change it (`mutations`, the admin header, the token). The raw target is routed, because a key is
+one percent-encoded segment and a decoded slash would split it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn, Protocol
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from sidecar import clock
+from sidecar.admin import page
+from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
+from sidecar.admin.events import EventHub
+from sidecar.admin.guard import bearer_matches
+from sidecar.admin.listeners import Door, Listeners
+from sidecar.admin.orders import read_orders
+from sidecar.admin.requests import check_caller, check_method, read_body, target_path
+from sidecar.admin.status import SnapshotSource, StatusSource, Times, breaker_entry, status
+from sidecar.breaker.model import Snapshot, Verb
+from sidecar.config.addresses import Listen
+from sidecar.config.problems import Problem
+from sidecar.telemetry.observer import Controlled, Fault, Observer
+
+_EVENT_SECONDS = 30.0
+_KNOWN_KEYS = 50
+_VERBS = frozenset(verb.value for verb in Verb)
+
+
+class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reload came to.
+
+    Attributes:
+        generation: of the configuration that is in force now.
+        hash: of the configuration that is in force now.
+        added: providers that are new.
+        removed: providers that are gone.
+        changed: providers whose settings changed.
+        restart_needed: keys that changed but count only after a restart.
+        warnings: what the loader warned of.
+        problems: why the new configuration was refused; empty if it is in force.
+    """
+
+    generation: int
+    hash: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    restart_needed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class BreakerControl(SnapshotSource, Protocol):
+    """The part of the breaker registry that is steered here."""
+
+    def control(
+        self, key: str, verb: Verb, now: float, for_: float | None = None, reason: str | None = None
+    ) -> Snapshot:
+        """Act on one breaker; KeyError if there is none of that key."""
+
+
+class DaemonView(StatusSource, Protocol):
+    """What the admin plane sees of the daemon."""
+
+    @property
+    def registry(self) -> BreakerControl:
+        """The breakers."""
+
+    @property
+    def observer(self) -> Observer:
+        """Where facts go."""
+
+    @property
+    def listening(self) -> bool:
+        """Whether the data plane accepts calls."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether the daemon is on its way out."""
+
+    async def reload(self) -> ReloadResult:
+        """Read the configuration again, and take it if it is good."""
+
+
+Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class ProbePlane:
+    """Liveness and readiness for a supervisor, which comes by any name and changes nothing."""
+
+    def __init__(self, daemon: DaemonView) -> None:
+        self._daemon = daemon
+        self._listeners = Listeners(self._handle)
+
+    async def start(self, listens: Sequence[Listen]) -> tuple[str, ...]:
+        """Listen; see `Listeners.start`."""
+        return await self._listeners.start(listens)
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._listeners.stop()
+
+    async def _handle(self, _door: Door, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return _probe(self._daemon, request, target_path(request))
+        except AdminError as refusal:
+            return refusal.answer()
+
+
+class AdminPlane:
+    """The admin plane of one daemon.
+
+    Attributes:
+        events: the event streams; it listens to the daemon's observer between start and stop.
+    """
+
+    def __init__(self, daemon: DaemonView) -> None:
+        self._daemon = daemon
+        self._listeners = Listeners(self._handle)
+        self.events = EventHub()
+        self._reads: dict[str, Route] = {
+            "/": self._page,
+            "/config": self._config,
+            "/events": self._events,
+            "/status": self._status,
+        }
+
+    async def start(self, listens: Sequence[Listen]) -> tuple[str, ...]:
+        """Listen; see `Listeners.start`."""
+        addresses = await self._listeners.start(listens)
+        self._daemon.observer.add(self.events)
+        return addresses
+
+    async def stop(self) -> None:
+        """End the event streams and stop listening."""
+        self._daemon.observer.remove(self.events)
+        self.events.close()
+        await self._listeners.stop()
+
+    async def _handle(self, door: Door, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._admit(door, request)
+        except AdminError as refusal:
+            return refusal.answer()
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad answer must not be the last
+            self._daemon.observer.emit(Fault(at=clock.wall(), where="admin", error=error))
+            message = "a fault of the daemon's own; see its log"
+            return AdminError(500, "internal_error", message).answer()
+
+    async def _admit(self, door: Door, request: web.BaseRequest) -> web.StreamResponse:
+        path = target_path(request)
+        if door.web:
+            check_caller(request, self._daemon.config.allowed_hosts)
+        if path in _PROBES:
+            return _probe(self._daemon, request, path)
+        if door.exposed:
+            self._check_token(request)
+        if path in self._reads:
+            check_method(request, "GET", "HEAD")
+            return await self._reads[path](request)
+        if path == "/reload":
+            await self._check_mutation(request)
+            return await self._reload()
+        if path.startswith("/breakers/"):
+            return await self._control(request, path)
+        raise AdminError(
+            404,
+            "not_found",
+            "no such call: GET /, /healthz, /readyz, /status, /events, /config; "
+            "POST /reload, /breakers/{key}/{verb}",
+        )
+
+    def _check_token(self, request: web.BaseRequest) -> None:
+        token = self._daemon.config.admin.token
+        if not bearer_matches(request.headers.get("Authorization"), token):
+            raise AdminError(
+                401,
+                "token_required",
+                "send the token of admin.token_file as `Authorization: Bearer …`",
+                headers={"WWW-Authenticate": 'Bearer realm="breaker-sidecar"'},
+            )
+
+    async def _check_mutation(self, request: web.BaseRequest) -> None:
+        check_method(request, "POST")
+        admin = self._daemon.config.admin
+        if not admin.mutations:
+            raise AdminError(403, "mutations_off", "admin.mutations is false: nothing changes here")
+        if request.headers.get("x-sidecar-admin", "").strip() != "1":
+            raise AdminError(
+                403,
+                "admin_header_required",
+                "calls that change something need the header `x-sidecar-admin: 1`",
+            )
+        if admin.token is not None:
+            self._check_token(request)
+
+    async def _status(self, _request: web.BaseRequest) -> web.StreamResponse:
+        return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
+
+    async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
+        document = status(self._daemon, clock.monotonic(), clock.wall())
+        body = page.render(document).encode("utf-8", "replace")
+        return answer(body, "text/html; charset=utf-8")
+
+    async def _config(self, _request: web.BaseRequest) -> web.StreamResponse:
+        return json_answer(self._daemon.config.redacted())
+
+    async def _reload(self) -> web.StreamResponse:
+        # A caller that hangs up does not stop a reload halfway.
+        result = await asyncio.shield(self._daemon.reload())
+        if not result.problems:
+            document = msgspec.to_builtins(result)
+            del document["problems"]
+            return json_answer(document)
+        count = len(result.problems)
+        raise AdminError(
+            422,
+            "invalid_config",
+            f"{count} problem{'s' if count > 1 else ''}; the old configuration stays in force",
+            details={
+                "generation": result.generation,
+                "hash": result.hash,
+                "problems": msgspec.to_builtins(result.problems),
+            },
+        )
+
+    async def _control(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        segments = path.split("/")
+        if len(segments) != 4 or not segments[2]:
+            raise AdminError(
+                404, "not_found", "POST /breakers/{key}/{verb}, a slash in the key written as %2F"
+            )
+        key, word = unquote(segments[2]), segments[3]
+        if word not in _VERBS:
+            raise AdminError(
+                404, "unknown_verb", f"no such verb; there are {', '.join(sorted(_VERBS))}"
+            )
+        await self._check_mutation(request)
+        orders = read_orders(await read_body(request))
+        now = clock.monotonic()
+        try:
+            snapshot = self._daemon.registry.control(
+                key, Verb(word), now, orders.seconds, orders.reason
+            )
+        except KeyError:
+            self._unknown_key(now)
+        except ValueError as error:
+            raise AdminError(400, "bad_request", str(error)) from None
+        wall = clock.wall()
+        self._daemon.observer.emit(
+            Controlled(
+                at=wall, key=snapshot.key, verb=word, duration=orders.seconds, reason=orders.reason
+            )
+        )
+        return json_answer(breaker_entry(snapshot, Times(now, wall)))
+
+    def _unknown_key(self, now: float) -> NoReturn:
+        daemon = self._daemon
+        known = [
+            snapshot.key
+            for name in daemon.config.providers
+            for snapshot in daemon.registry.snapshots(name, now)
+        ]
+        more = f" and {len(known) - _KNOWN_KEYS} more" if len(known) > _KNOWN_KEYS else ""
+        names = ", ".join(known[:_KNOWN_KEYS])
+        raise AdminError(
+            404,
+            "unknown_breaker",
+            f"no breaker of that key; there are {names}{more}",
+            details={"known": known[:_KNOWN_KEYS]},
+        ) from None
+
+    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+        headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
+        if request.method == "HEAD":
+            return response
+        if self.events.full:
+            raise AdminError(503, "too_many_readers", "all event streams are taken; try again")
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError
+        subscription = self.events.subscribe(transport.abort)
+        try:
+            await response.prepare(request)
+            await response.write(b": changes follow\n\n")
+            async for piece in subscription.pieces():
+                async with asyncio.timeout(_EVENT_SECONDS):
+                    await response.write(piece)
+            await response.write_eof()
+        except TimeoutError:
+            transport.abort()
+        finally:
+            self.events.unsubscribe(subscription)
+        return response
+
+
+_PROBES = frozenset({"/healthz", "/readyz"})
+
+
+def _probe(daemon: DaemonView, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    """Liveness is this very answer; readiness asks only whether calls are accepted."""
+    if path not in _PROBES:
+        raise AdminError(404, "not_found", "this listener has /healthz and /readyz only")
+    check_method(request, "GET", "HEAD")
+    if path == "/healthz":
+        return json_answer({"status": "ok"})
+    if daemon.draining:
+        return json_answer({"status": "draining"}, status=503)
+    if not daemon.listening:
+        return json_answer({"status": "starting"}, status=503)
+    return json_answer({"status": "ready"})

@@ -1,0 +1,286 @@
+"""The log: one line for each change of a breaker and for each failed call, none for a refusal.
+
+An open breaker may refuse thousands of calls a second, so refusals are summed up every ten seconds
+instead. Everything else that ends badly leaves a line of its own, a caller that hung up included:
+that one is neither an error nor a success, and is no 4xx. Event names are the messages, facts are
+the fields; docs/logs.md lists them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import Counter
+from typing import Any, TextIO
+
+from sidecar.breaker.model import State
+from sidecar.envelope.model import Verdict
+from sidecar.telemetry.lines import FACTS, JsonFormatter, LineHandler, TextFormatter
+from sidecar.telemetry.observer import (
+    FORWARDED,
+    LOCAL_REFUSALS,
+    CallFinished,
+    ConfigReloaded,
+    Controlled,
+    Ending,
+    Fact,
+    Fault,
+    Transition,
+    ending_of,
+)
+
+SUMMARY_SECONDS = 10.0
+_MOST_KEYS = 20
+_MOST_FAULTS = 100
+_log = logging.getLogger("sidecar")
+_TRANSITION_EVENTS = {
+    State.OPEN: ("breaker.opened", logging.WARNING),
+    State.HALF_OPEN: ("breaker.half_open", logging.INFO),
+    State.CLOSED: ("breaker.closed", logging.INFO),
+}
+
+
+def setup(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> LineHandler:  # noqa: A002 - the key's name
+    """Send every log record of the process to a stream; replaces what an earlier call set up.
+
+    Args:
+        level: debug, info, warning or error, for the daemon's own lines; libraries are heard from
+            warning up.
+        format: text, json, or auto: text if the stream is a terminal.
+        stream: standard error by default.
+
+    Returns:
+        The handler; close it to write what is left (the interpreter does so at its exit).
+    """
+    stream = sys.stderr if stream is None else stream
+    handler = LineHandler(stream)
+    text = format == "text" or (format == "auto" and stream.isatty())
+    handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    root = logging.getLogger()
+    for old in [known for known in root.handlers if isinstance(known, LineHandler)]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    set_level(level)
+    return handler
+
+
+def set_level(level: str) -> None:
+    """Change the level of the daemon's own lines; an unknown word means info."""
+    _log.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
+
+
+def event(
+    name: str, *, level: int = logging.INFO, error: BaseException | None = None, **facts: Any
+) -> None:
+    """Log one event with its facts. Never raises."""
+    _log.log(level, name, extra={FACTS: facts}, exc_info=error)
+
+
+class LogListener:
+    """Turns facts into lines; give it to an `Observer`, and close it at the end.
+
+    Inside a running event loop it sets itself a timer for the summary of refusals; outside of one
+    the summary is written with the first fact that comes ten seconds late.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._decisions: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._would_refuse: Counter[str] = Counter()
+        self._known_faults: set[tuple[str, type[BaseException]]] = set()
+        self._faults: Counter[str] = Counter()
+
+    def __call__(self, fact: Fact) -> None:
+        """Hear a fact."""
+        if isinstance(fact, CallFinished):
+            self._call(fact)
+        elif isinstance(fact, Transition):
+            _transition(fact)
+        elif isinstance(fact, ConfigReloaded):
+            _reloaded(fact)
+        elif isinstance(fact, Controlled):
+            event(
+                "breaker.controlled",
+                level=logging.WARNING,
+                key=fact.key,
+                verb=fact.verb,
+                seconds=fact.duration,
+                reason=fact.reason,
+            )
+        else:
+            self._fault(fact)
+
+    def flush(self) -> None:
+        """Write the summary of what was held back, if anything was."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._since = None
+        facts: dict[str, Any] = {"seconds": SUMMARY_SECONDS}
+        if self._decisions:
+            event(
+                "calls.refused",
+                level=logging.WARNING,
+                **facts,
+                count=self._decisions.total(),
+                by_decision=dict(self._decisions),
+                by_key=_most(self._refused),
+            )
+        if self._would_refuse:
+            event(
+                "calls.would_refuse",
+                **facts,
+                count=self._would_refuse.total(),
+                by_key=_most(self._would_refuse),
+            )
+        if self._faults:
+            event(
+                "faults.repeated",
+                level=logging.ERROR,
+                **facts,
+                count=self._faults.total(),
+                where=dict(self._faults),
+            )
+        for counter in (self._decisions, self._refused, self._would_refuse, self._faults):
+            counter.clear()
+
+    close = flush
+
+    def _call(self, call: CallFinished) -> None:
+        if self._since is not None and call.at - self._since >= SUMMARY_SECONDS:
+            self.flush()
+        if call.would_refuse:
+            _add(self._would_refuse, call)
+            self._hold(call.at)
+        if call.decision in LOCAL_REFUSALS:
+            self._decisions[call.decision] += 1
+            _add(self._refused, call)
+            self._hold(call.at)
+            return
+        if call.envelope is None and call.decision == FORWARDED and call.verdict is Verdict.SUCCESS:
+            return  # by far the most calls
+        ending = ending_of(call)
+        if call.envelope is not None or call.decision != FORWARDED or ending is not Ending.ANSWERED:
+            _finished(call, ending)
+
+    def _fault(self, fault: Fault) -> None:
+        mark = (fault.where, type(fault.error))
+        if mark in self._known_faults or len(self._known_faults) >= _MOST_FAULTS:
+            self._faults[fault.where] += 1
+            self._hold(fault.at)
+            return
+        self._known_faults.add(mark)
+        event(
+            "fault",
+            level=logging.ERROR,
+            error=fault.error,
+            where=fault.where,
+            correlation_id=fault.correlation_id or None,
+        )
+
+    def _hold(self, at: float) -> None:
+        if self._since is not None:
+            return
+        self._since = at
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._timer = loop.call_later(SUMMARY_SECONDS, self.flush)
+
+
+def _add(counter: Counter[str], call: CallFinished) -> None:
+    key = call.key or call.provider or "-"
+    # The keys of callers' own invention are bounded by the registry, not by a short window.
+    counter[key if key in counter or len(counter) < 1_000 else "other"] += 1
+
+
+def _most(counter: Counter[str]) -> dict[str, int]:
+    most = dict(counter.most_common(_MOST_KEYS))
+    rest = counter.total() - sum(most.values())
+    if rest:
+        most["other"] = most.get("other", 0) + rest
+    return most
+
+
+def _transition(fact: Transition) -> None:
+    name, level = _TRANSITION_EVENTS[fact.new]
+    event(
+        name,
+        level=level,
+        key=fact.key,
+        provider=fact.provider,
+        old=fact.old,
+        new=fact.new,
+        reason=fact.reason,
+        enforced=fact.enforced,
+        retry_after=fact.retry_after,
+    )
+
+
+def _reloaded(fact: ConfigReloaded) -> None:
+    if fact.problems:
+        event(
+            "config.refused",
+            level=logging.ERROR,
+            generation=fact.generation,
+            hash=fact.hash,
+            problems=fact.problems,
+        )
+        return
+    event(
+        "config.reloaded",
+        generation=fact.generation,
+        hash=fact.hash,
+        added=fact.added,
+        removed=fact.removed,
+        changed=fact.changed,
+        restart_needed=fact.restart_needed,
+        warnings=fact.warnings,
+    )
+
+
+def _finished(call: CallFinished, ending: Ending) -> None:
+    envelope = call.envelope
+    name, level = "call.failed", logging.INFO
+    if ending is Ending.CLIENT_LEFT and call.verdict in (None, Verdict.NEUTRAL):
+        name = "call.cancelled"
+    elif call.decision == "internal_error":
+        level = logging.ERROR
+    elif call.verdict is Verdict.FAILURE:
+        level = logging.WARNING
+    facts: dict[str, Any] = {
+        "correlation_id": call.correlation_id,
+        "provider": call.provider,
+        "model": call.model,
+        "status": call.status or None,
+        "class": None if envelope is None else envelope.class_,
+        "code": None if envelope is None else envelope.code,
+        "verdict": call.verdict,
+        "rule": call.rule or None,
+        "ending": ending,
+        "decision": call.decision,
+        "key": call.key,
+        "method": call.method,
+        "path": call.path,
+        "upstream_status": call.upstream_status,
+        "duration": call.duration,
+        "first_byte": call.first_byte,
+    }
+    if envelope is not None:
+        facts["source"] = envelope.source
+        facts["retryable"] = envelope.retryable
+        facts["retry_after"] = envelope.retry_after
+        facts["message"] = envelope.message
+        if envelope.raw is not None and envelope.raw.get("upstream_request_id"):
+            facts["upstream_request_id"] = envelope.raw["upstream_request_id"]
+    if call.reclassified:
+        facts["reclassified"] = True
+    if call.would_refuse:
+        facts["would_refuse"] = True
+    event(name, level=level, **facts)

@@ -1,0 +1,233 @@
+"""Facts about what happened, and the one hub that hands them out.
+
+The data plane and the daemon state facts; logs, counters, event streams and metrics are listeners
+that know nothing of each other. Whatever a listener does wrong costs no call: its exception is
+counted, reported once, and the next listener hears the fact all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from sidecar.breaker.model import Transition
+from sidecar.envelope.model import Envelope, Verdict
+
+__all__ = [
+    "LOCAL_REFUSALS",
+    "CallFinished",
+    "ConfigReloaded",
+    "Controlled",
+    "Ending",
+    "Fact",
+    "Fault",
+    "Listener",
+    "Observer",
+    "Transition",
+]
+
+FORWARDED = "forwarded"
+
+LOCAL_REFUSALS = frozenset(
+    {
+        "bad_request",
+        "bulkhead",
+        "breaker_open",
+        "draining",
+        "forbidden_host",
+        "local_network",
+        "not_allowed",
+        "quota",
+        "shed",
+        "sigv4_unsupported",
+        "too_large",
+        "unknown_provider",
+    }
+)
+"""The decisions by which a call never reached an upstream: counted, not logged one by one."""
+
+
+class Ending(StrEnum):
+    """How a call ended, seen from outside: every call has exactly one."""
+
+    ANSWERED = "answered"
+    CLIENT_LEFT = "client_left"
+    UPSTREAM_CUT = "upstream_cut"
+    TIMED_OUT = "timed_out"
+    SHUTDOWN = "shutdown"
+    REFUSED = "refused"
+
+
+class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call of the data plane is over, however it ended.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        provider: the provider's name; None where none was found.
+        key: the breaker's key that the call was counted on or refused by; None without one.
+        model: the model that the request named, if any.
+        method: the method of the request.
+        path: the path at the upstream, secrets redacted, without the query.
+        decision: `forwarded`, or why the daemon answered itself.
+        status: what the caller was sent; 0 if it left before a status was sent.
+        upstream_status: what the upstream sent; None if nothing came.
+        envelope: None if the call is no error.
+        verdict: what the breaker heard; None if it was not asked.
+        rule: which rule of the classification decided.
+        correlation_id: the one on the answer and in the envelope.
+        duration: seconds from the request's head to the end.
+        first_byte: seconds from the request's head to the upstream's first byte; None without one.
+        reclassified: the upstream's status was not one of its class's own.
+        would_refuse: the breaker would have refused, had it been enforced.
+        ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
+    """
+
+    at: float
+    method: str
+    path: str
+    decision: str
+    status: int
+    correlation_id: str
+    duration: float
+    provider: str | None = None
+    key: str | None = None
+    model: str | None = None
+    upstream_status: int | None = None
+    envelope: Envelope | None = None
+    verdict: Verdict | None = None
+    rule: str = ""
+    first_byte: float | None = None
+    reclassified: bool = False
+    would_refuse: bool = False
+    ending: Ending | None = None
+
+
+class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A reload was tried.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        generation: of the configuration that is in force now.
+        hash: of the configuration that is in force now.
+        added: providers that are new.
+        removed: providers that are gone.
+        changed: providers whose settings changed.
+        restart_needed: keys that changed but only count after a restart.
+        warnings: what the loader warned of.
+        problems: why the new one was refused; empty if it was taken.
+    """
+
+    at: float
+    generation: int
+    hash: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    restart_needed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Controlled(msgspec.Struct, frozen=True, kw_only=True):
+    """A person or a program steered a breaker through the admin plane.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        key: the breaker's key.
+        verb: open, close, reset, enforce, observe or off.
+        duration: seconds until it ends by itself; None: until changed again.
+        reason: what was given as reason.
+    """
+
+    at: float
+    key: str
+    verb: str
+    duration: float | None = None
+    reason: str | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Code of the daemon's own went wrong; the call went on, or got `internal_error`.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        where: the part that failed, one of a handful of words (`classify`, `breaker`, `proxy`).
+        error: the exception.
+        correlation_id: of the call at hand, if there was one.
+    """
+
+    at: float
+    where: str
+    error: BaseException
+    correlation_id: str = ""
+
+
+Fact = CallFinished | Transition | ConfigReloaded | Controlled | Fault
+Listener = Callable[[Fact], None]
+
+_CUT_CODES = frozenset({"stream_truncated", "connection_reset", "connection_closed"})
+_TIMEOUT_CODES = frozenset(
+    {"first_byte_timeout", "first_content_timeout", "idle_timeout", "total_timeout"}
+)
+
+
+def ending_of(call: CallFinished) -> Ending:
+    """How a call ended: as stated, else as its decision, code and verdict tell."""
+    if call.ending is not None:
+        return call.ending
+    if call.decision in LOCAL_REFUSALS:
+        return Ending.REFUSED
+    if call.decision == "timeout":
+        return Ending.TIMED_OUT
+    envelope = call.envelope
+    if envelope is None:
+        left = call.verdict is Verdict.NEUTRAL and call.decision == FORWARDED
+        return Ending.CLIENT_LEFT if left else Ending.ANSWERED
+    if envelope.code in _TIMEOUT_CODES:
+        return Ending.TIMED_OUT
+    if envelope.code == "hang_abandoned":
+        return Ending.CLIENT_LEFT
+    if envelope.code in _CUT_CODES:
+        return Ending.UPSTREAM_CUT
+    return Ending.ANSWERED
+
+
+class Observer:
+    """Hands each fact to every listener, in order, and survives all of them.
+
+    Attributes:
+        failures: how many times a listener raised.
+    """
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners: tuple[Listener, ...] = listeners
+        self._reported: set[tuple[int, type[Exception]]] = set()
+        self.failures = 0
+
+    def add(self, listener: Listener) -> None:
+        """Let one more listener hear what follows."""
+        self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: Listener) -> None:
+        """Stop telling a listener; nothing happens if it is not one."""
+        self._listeners = tuple(known for known in self._listeners if known != listener)
+
+    def emit(self, fact: Fact) -> None:
+        """State a fact. Never raises."""
+        for listener in self._listeners:
+            try:
+                listener(fact)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the call goes on
+                self._failed(listener, error)
+
+    def _failed(self, listener: Listener, error: Exception) -> None:
+        self.failures += 1
+        mark = (id(listener), type(error))
+        # A bound on what is remembered; a listener with a hundred ways to fail has been noticed.
+        if mark in self._reported or len(self._reported) >= 100:
+            return
+        self._reported.add(mark)
+        logging.getLogger("sidecar").error("listener.failed", exc_info=error)
