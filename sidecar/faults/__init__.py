@@ -1,0 +1,1 @@
+"""Faults on purpose: upstreams that lie, and callers that believe them."""

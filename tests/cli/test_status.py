@@ -1,0 +1,227 @@
+"""What people see of a daemon, and how they steer it."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sidecar.cli.status import exit_code, render
+
+from .conftest import Commands, free_port, wait_for
+
+NOW = 1_800_000_000.0
+
+
+def breaker(state: str = "closed", **fields: Any) -> dict[str, Any]:
+    entry = {
+        "state": state,
+        "mode": "enforce",
+        "reason": None,
+        "since": "2027-01-15T07:59:00.000Z",
+        "opens": 0,
+        "consecutive_failures": 0,
+        "window": {"seconds": 60, "success": 3, "failure": 0, "alive": 2},
+        "half_open_at": None,
+        "last_error": None,
+    }
+    return entry | fields
+
+
+def document(verdict: str = "up", **breakers: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "version": "9.9",
+        "started_at": "2027-01-15T05:00:00.000Z",
+        "config": {"generation": 2, "hash": "abc", "error": None, "disabled": {"gone": "unset"}},
+        "network": "up",
+        "providers": {
+            "openai": {
+                "verdict": verdict,
+                "upstream": "https://api.openai.com",
+                "mode": "enforce",
+                "in_flight": 4,
+                "breakers": {f"openai/{name}": entry for name, entry in breakers.items()},
+                "reclassified": {
+                    "total": 1234,
+                    "last": {"status": 503, "class": "permanent", "code": "model_not_found"},
+                },
+            }
+        },
+        "dependencies": {},
+        "totals": {"requests": 10, "forwarded": 9, "answered_here": 1},
+    }
+
+
+def shown(status: dict[str, Any]) -> str:
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    with console.file:
+        console.print(render(status, NOW))
+    return console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (document(), 0),
+        (document(m=breaker()), 0),
+        (document("degraded", m=breaker("open")), 3),
+        (document("down"), 3),
+        (document("up", m=breaker("half_open")), 3),
+        (document("up", m=breaker("open", mode="observe")), 3),
+        ({"providers": {}, "dependencies": {"db": breaker("open")}}, 3),
+        ({}, 0),
+    ],
+)
+def test_the_exit_code(status: dict[str, Any], code: int) -> None:
+    assert exit_code(status) == code
+
+
+def test_the_picture() -> None:
+    open_entry = breaker(
+        "open",
+        mode="observe",
+        reason="5 failures in a row",
+        consecutive_failures=5,
+        half_open_at="2027-01-15T08:00:30.000Z",
+        last_error={"kind": "answer", "code": "server_error", "status": 500},
+    )
+    text = shown(document("degraded", gpt=breaker(), bad=open_entry))
+    assert "breaker-sidecar 9.9 · up 3 h · configuration 2 (abc) · 10 requests" in text
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert "degraded" in rows["openai"]
+    assert "https://api.openai.com" in rows["openai"]
+    assert "3 success, 2 alive" in rows["gpt"]
+    assert "60 s" in rows["gpt"]
+    for expected in ("open (observe)", "5 failures in a row; asks again in 30 s", "server_error"):
+        assert expected in rows["bad"]
+    assert "1,234 answers wore a status" in text
+    assert "503 for permanent model_not_found" in text
+    assert "disabled: gone" in text
+
+
+def test_many_closed_breakers_do_not_hide_the_open_one() -> None:
+    entries = {f"m{number}": breaker() for number in range(50)}
+    text = shown(document("degraded", **entries, last=breaker("open")))
+    assert "last" in text
+    assert "and 42 more, closed" in text
+
+
+def test_a_models_name_cannot_speak_to_the_terminal() -> None:
+    text = shown(document("up", **{"\x1b[2J[red]x[/red]\n": breaker("open")}))
+    assert "\x1b" not in text
+    assert "\\x1b[2J[red]x[/red]\\x0a" in text
+
+
+def test_a_refused_reload_is_shown() -> None:
+    status = document()
+    status["config"]["error"] = "b.yaml:3: nonsense"
+    status["network"] = "down"
+    assert "the last reload was refused: b.yaml:3: nonsense" in shown(status)
+    assert "network down" in shown(status)
+
+
+def test_without_a_daemon(commands: Commands) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    for arguments in (["status"], ["status", "--json"], ["open", "openai"], ["healthcheck"]):
+        done = commands.run(*arguments, "--admin", address)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.count("\n") == 1
+        assert address in done.stderr
+
+
+def test_a_daemon_from_the_shell(commands: Commands) -> None:
+    _, _, admin = commands.serve()
+    address = f"127.0.0.1:{admin}"
+    here = {"BREAKER_SIDECAR_ADMIN": address}
+
+    assert commands.run("healthcheck", **here).returncode == 0
+    assert commands.run("healthcheck", "--url", f"http://{address}/readyz").returncode == 0
+    assert commands.run("healthcheck", "--url", f"http://{address}/nonsense").returncode == 1
+
+    done = commands.run("status", **here)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "openai" in done.stdout
+    assert "\x1b" not in done.stdout
+
+    done = commands.run("open", "openai/gpt-x", "--for", "10m", "--reason", "a drill", **here)
+    if done.returncode:  # a breaker has to exist before it can be steered
+        assert "openai/gpt-x" in done.stderr
+    done = commands.run("open", "openai", "--for", "10m", "--reason", "a drill", **here)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("openai is open, mode enforce, for 10m")
+    assert commands.run("status", **here).returncode == 3
+    done = commands.run("status", "--json", "--admin", f"http://{address}")
+    assert done.returncode == 3
+    entry = json.loads(done.stdout)["providers"]["openai"]["breakers"]["openai"]
+    assert entry["state"] == "open"
+
+    done = commands.run("reset", "openai", "--json", **here)
+    assert json.loads(done.stdout)["state"] == "closed"
+    done = commands.run("observe", "openai", **here)
+    assert done.stdout.startswith("openai is closed, mode observe")
+    for verb in ("enforce", "off", "close"):
+        assert commands.run(verb, "openai", **here).returncode == 0
+
+    done = commands.run("open", "no-such-provider", **here)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "no-such-provider" in done.stderr
+
+
+def test_a_token_is_found_and_given(commands: Commands, config: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    config.write_text(f"admin: {{token_file: {token}}}\n{config.read_text()}")
+    _, _, admin = commands.serve()
+    here = ("--admin", f"127.0.0.1:{admin}")
+    assert commands.run("open", "openai", *here).returncode == 0
+    bare = tmp_path / "bare.yaml"
+    bare.write_text("providers: {a: {upstream: 'http://127.0.0.1:9'}}\n")
+    done = commands.run("close", "openai", *here, "--config", str(bare))
+    assert done.returncode == 1
+    given = ("--token-file", str(token))
+    assert commands.run("close", "openai", *here, "--config", str(bare), *given).returncode == 0
+    assert commands.run("close", "openai", "--token-file", "/nonexistent").returncode == 2
+
+
+def test_watching_survives_a_daemon_that_goes(commands: Commands) -> None:
+    daemon, _, admin = commands.serve()
+    watch = commands.start(
+        "status", "--watch", "--json", "--interval", "0.1", "--admin", f"127.0.0.1:{admin}"
+    )
+    assert watch.stdout is not None
+    assert watch.stderr is not None
+    for _ in range(2):
+        assert json.loads(watch.stdout.readline())["schema"] == 1
+    daemon.terminate()
+    assert "no daemon answers" in watch.stderr.readline()
+    watch.send_signal(2)
+    watch.communicate(timeout=10)
+    assert watch.returncode == 0
+
+
+def test_watching_draws(commands: Commands) -> None:
+    _, _, admin = commands.serve()
+    watch = commands.start("status", "--watch", "--admin", f"127.0.0.1:{admin}")
+    with pytest.raises(subprocess.TimeoutExpired):
+        watch.wait(1.0)
+    watch.send_signal(2)
+    output, errors = watch.communicate(timeout=10)
+    assert (watch.returncode, errors) == (0, "")
+    assert "openai" in output
+
+
+def test_a_file_that_is_being_edited_does_not_hide_the_daemon(
+    commands: Commands, config: Path
+) -> None:
+    port = free_port()
+    config.write_text(f"admin: {{listen: '127.0.0.1:{port}'}}\n{config.read_text()}")
+    daemon = commands.start("serve", "--listen", f"127.0.0.1:{free_port()}")
+    wait_for(lambda: commands.run("healthcheck").returncode == 0)
+    config.write_text(f"{config.read_text()}nonsense: 1\n")
+    assert commands.run("healthcheck").returncode == 0
+    assert commands.run("status").returncode == 0
+    assert daemon.poll() is None
