@@ -1,0 +1,345 @@
+"""The daemon: compose, listen, serve, reload, drain, stop, in named phases.
+
+It owns no decision of its own; it puts the parts together, tells them what the operating system
+says (signals), and takes them down in the order in which callers notice it least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+
+from sidecar import __version__, clock
+from sidecar.admin.server import AdminPlane, ProbePlane, ReloadResult
+from sidecar.breaker.model import Transition
+from sidecar.breaker.registry import Registry
+from sidecar.config.load import Overrides, load
+from sidecar.config.problems import ConfigError
+from sidecar.config.resolved import Config
+from sidecar.proxy.plane import DataPlane
+from sidecar.telemetry import logs
+from sidecar.telemetry.observer import ConfigReloaded, Fault, Observer
+from sidecar.telemetry.tally import Tally
+
+TICK = 0.5
+"""Seconds between two looks at the breakers: a deadline that passed is announced within these."""
+
+Result = TypeVar("Result")
+
+EXIT_CANNOT_LISTEN = 69
+EXIT_BAD_CONFIG = 78
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How the daemon is started.
+
+    Attributes:
+        config: the file, if the search is not wanted.
+        overrides: what the flags say; above file and environment.
+        unknown_keys: `warn` lets a file with keys of a later version pass.
+    """
+
+    config: Path | None = None
+    overrides: Overrides = Overrides()
+    unknown_keys: Literal["error", "warn"] = "error"
+
+
+class CannotListen(Exception):
+    """An address of the configuration cannot be listened on."""
+
+
+class Daemon:
+    """One daemon in the running loop.
+
+    Args:
+        options: how it was started; a reload reads the same places again.
+        config: the configuration to begin with.
+
+    Attributes:
+        generation: how many configurations have been in force, from 1.
+        config_error: why the last reload was refused; None if it was taken.
+        listening: calls are accepted.
+        draining: it is on its way out.
+        addresses: where the planes listen, by plane.
+    """
+
+    def __init__(self, options: Options, config: Config) -> None:
+        self._options = options
+        self.config = config
+        self.tally = Tally()
+        self.log = logs.LogListener()
+        self.observer = Observer(self.tally, self.log)
+        self.registry = Registry(self._transition, on_fault=self._breaker_fault)
+        self.plane = DataPlane(config, self.registry, self.observer)
+        self.admin = AdminPlane(self)
+        self.probe = ProbePlane(self)
+        self.started_at = clock.wall()
+        self.generation = 1
+        self.config_error: str | None = None
+        self.listening = False
+        self.draining = False
+        self.addresses: dict[str, tuple[str, ...]] = {}
+        self._reloading = asyncio.Lock()
+        self._stop = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._ticker: asyncio.Task[None] | None = None
+
+    # -- what the admin plane sees ----------------------------------------------------------
+
+    def in_flight(self, provider: str) -> int:
+        """Calls of a provider that have begun and not ended."""
+        return self.plane.in_flight(provider)
+
+    async def reload(self) -> ReloadResult:
+        """Reads the configuration again and takes it if it is good; never half of it."""
+        async with self._reloading:
+            try:
+                config = await asyncio.to_thread(self._load)
+                result = self._take(config)
+            except ConfigError as error:
+                self.config_error = "; ".join(str(problem) for problem in error.problems)
+                result = ReloadResult(
+                    generation=self.generation,
+                    hash=self.config.hash,
+                    problems=tuple(error.problems),
+                )
+        self.observer.emit(
+            ConfigReloaded(
+                at=clock.wall(),
+                generation=result.generation,
+                hash=result.hash,
+                added=result.added,
+                removed=result.removed,
+                changed=result.changed,
+                restart_needed=result.restart_needed,
+                warnings=result.warnings,
+                problems=tuple(str(problem) for problem in result.problems),
+            )
+        )
+        return result
+
+    def _load(self) -> Config:
+        return load(
+            self._options.config,
+            environ=os.environ,
+            unknown_keys=self._options.unknown_keys,
+            overrides=self._options.overrides,
+        )
+
+    def _take(self, config: Config) -> ReloadResult:
+        old = self.config
+        self.plane.reconfigure(config)
+        self.config = config
+        self.config_error = None
+        if config.log.level != old.log.level:
+            logs.set_level(config.log.level)
+        changed = [
+            name
+            for name, provider in config.providers.items()
+            if name in old.providers and old.providers[name] != provider
+        ]
+        if config.hash != old.hash:
+            self.generation += 1
+        return ReloadResult(
+            generation=self.generation,
+            hash=config.hash,
+            added=tuple(name for name in config.providers if name not in old.providers),
+            removed=tuple(name for name in old.providers if name not in config.providers),
+            changed=tuple(changed),
+            restart_needed=restart_needed(old, config),
+            warnings=config.warnings,
+        )
+
+    # -- facts ------------------------------------------------------------------------------
+
+    def _transition(self, transition: Transition) -> None:
+        self.observer.emit(transition)
+
+    def _breaker_fault(self, error: Exception) -> None:
+        self.observer.emit(Fault(at=clock.wall(), where="breaker", error=error))
+
+    def _loop_fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, BaseException):
+            error = RuntimeError(str(context.get("message")))
+        self.observer.emit(Fault(at=clock.wall(), where="loop", error=error))
+
+    # -- phases -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listens on every address.
+
+        Raises:
+            CannotListen: one of them cannot be listened on; nothing listens then.
+        """
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._loop_fault)
+        try:
+            names: list[str] = []
+            for address in self.config.listen:
+                try:
+                    names += await self.plane.listen(address)
+                except OSError as error:
+                    raise CannotListen(f"cannot listen on {address}: {_reason(error)}") from error
+            self.addresses["listen"] = tuple(names)
+            for plane, where, addresses in (
+                (self.admin, "admin", self.config.admin.listen),
+                (self.probe, "probe", self.config.probe_listen),
+            ):
+                try:
+                    self.addresses[where] = await plane.start(addresses)
+                except OSError as error:
+                    listed = ", ".join(str(address) for address in addresses)
+                    raise CannotListen(
+                        f"cannot listen on {listed} ({where}): {_reason(error)}"
+                    ) from error
+        except CannotListen:
+            await self.close()
+            raise
+        self.listening = True
+        self._ticker = loop.create_task(self._tick())
+        logs.event(
+            "daemon.listening",
+            version=__version__,
+            config=self.config.path,
+            hash=self.config.hash,
+            providers=sorted(self.config.providers),
+            addresses=self.addresses,
+        )
+        for warning in self.config.warnings:
+            logs.event("config.warning", level=logging.WARNING, warning=warning)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self.registry.tick(clock.monotonic())
+
+    async def run(self) -> None:
+        """Serves until it is told to stop, then drains."""
+        await self._stop.wait()
+        await self._drain()
+
+    def stop(self) -> None:
+        """Begins to drain; told twice, stops at once."""
+        if self._stop.is_set():
+            self._at_once.set()
+        self._stop.set()
+
+    async def _drain(self) -> None:
+        """Says so, lets callers notice, takes no new calls, lets running ones end."""
+        self.draining = True
+        drain = self.config.drain
+        logs.event("daemon.draining", in_flight=self.plane.active, timeout=drain.timeout)
+        await self._unless_at_once(asyncio.sleep(drain.delay))
+        self.plane.stop_listening()
+        if not await self._unless_at_once(self.plane.drain(drain.timeout)):
+            logs.event("daemon.cutting", level=logging.WARNING, in_flight=self.plane.active)
+
+    async def _unless_at_once(self, waiting: Coroutine[Any, Any, Result]) -> Result | None:
+        """The result of what is waited for; None if a second signal came first."""
+        task = asyncio.ensure_future(waiting)
+        at_once = asyncio.ensure_future(self._at_once.wait())
+        await asyncio.wait({task, at_once}, return_when=asyncio.FIRST_COMPLETED)
+        result = task.result() if task.done() else None
+        for left in (task, at_once):
+            left.cancel()
+            with suppress(asyncio.CancelledError):
+                await left
+        return result
+
+    async def close(self) -> None:
+        """Frees everything."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self.plane.stop_listening()
+        await self.plane.stop()
+        await self.admin.stop()
+        await self.probe.stop()
+        self.log.flush()
+        logs.event("daemon.stopped")
+
+
+def serve(options: Options) -> int:
+    """Runs a daemon in the foreground.
+
+    Returns:
+        The exit code: 0 after a stop, 69 if it cannot listen, 78 for a bad configuration.
+    """
+    try:
+        config = load(
+            options.config,
+            environ=os.environ,
+            unknown_keys=options.unknown_keys,
+            overrides=options.overrides,
+        )
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"{problem}\n")
+        return EXIT_BAD_CONFIG
+    handler = logs.setup(config.log.level, config.log.format)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(options, config))
+    except CannotListen as error:
+        sys.stderr.write(f"breaker-sidecar: {error}\n")
+        return EXIT_CANNOT_LISTEN
+    finally:
+        handler.flush()
+
+
+async def _serve(options: Options, config: Config) -> int:
+    daemon = Daemon(options, config)
+    loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Task[ReloadResult]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(daemon.reload())
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stop)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    await daemon.start()
+    # What exists now lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    try:
+        await daemon.run()
+    finally:
+        await daemon.close()
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where the platform has it."""
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return None
+    return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
+
+
+def restart_needed(old: Config, new: Config) -> tuple[str, ...]:
+    """The keys that changed but count only after a restart."""
+    pairs = {
+        "listen": (old.listen, new.listen),
+        "admin.listen": (old.admin.listen, new.admin.listen),
+        "probe.listen": (old.probe_listen, new.probe_listen),
+        "log.format": (old.log.format, new.log.format),
+    }
+    return tuple(key for key, (before, after) in pairs.items() if before != after)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

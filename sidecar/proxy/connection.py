@@ -1,0 +1,363 @@
+"""One connection of a caller: requests in through aiohttp's parser, raw bytes out.
+
+The protocol reads requests one after another, hands each to the data plane, and keeps, closes or
+cuts the connection as the answer says. It owns the caller's clock: one who neither reads nor
+sends for `timeouts.client` is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from aiohttp import StreamReader
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
+from aiohttp.tcp_helpers import tcp_keepalive
+
+from sidecar.proxy.failures import CallerGone, Refused
+from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
+
+if TYPE_CHECKING:
+    from aiohttp.http_parser import HttpParser
+
+PIPELINE = 8
+"""Requests parsed ahead on one connection."""
+
+LINGER = 10.0
+"""Seconds for which the rest of an upload is read and thrown away after an early answer."""
+
+
+class Handler(Protocol):
+    """What a connection needs of the data plane."""
+
+    def opened(self, connection: Connection) -> None:
+        """A caller connected."""
+
+    def closed(self, connection: Connection) -> None:
+        """A caller's connection is gone."""
+
+    async def handle(
+        self, connection: Connection, message: RawRequestMessage, payload: StreamReader
+    ) -> bool:
+        """Answers one request; True if the connection can carry another."""
+
+    async def refuse(self, connection: Connection, refusal: Refused) -> None:
+        """Answers bytes that are no request."""
+
+
+class PayloadBroken(Exception):
+    """The body of a request breaks off or breaks the rules of its framing."""
+
+
+class Connection(BaseProtocol):
+    """A caller's connection.
+
+    Args:
+        handler: the data plane.
+        loop: the running loop.
+        idle: seconds for which it may neither send nor read.
+        trusted: True where no `Host` is checked (a Unix socket).
+
+    Attributes:
+        busy: a request is being answered.
+        finish_after_answer: the caller may or may not send the body it announced: nothing more
+            is read.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_current",
+        "_handler",
+        "_idle_timer",
+        "_last_heard",
+        "_messages",
+        "_resumed",
+        "_tail",
+        "_task",
+        "_waiter",
+        "busy",
+        "finish_after_answer",
+        "idle",
+        "trusted",
+    )
+
+    def __init__(
+        self, handler: Handler, loop: asyncio.AbstractEventLoop, *, idle: float, trusted: bool
+    ) -> None:
+        parser = HttpRequestParser(
+            self,
+            loop,
+            READ_SIZE,
+            max_line_size=MAX_LINE,
+            max_headers=MAX_HEADERS,
+            max_field_size=MAX_LINE,
+            payload_exception=PayloadBroken,
+            auto_decompress=False,
+            max_msg_queue_size=PIPELINE,
+        )
+        super().__init__(loop, cast("HttpParser[RawRequestMessage]", parser))
+        self._handler = handler
+        self._messages: deque[tuple[RawRequestMessage, StreamReader] | Refused] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._resumed: asyncio.Future[None] | None = None
+        self._current: StreamReader | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_heard = 0.0
+        self._tail = b""
+        self._closing = False
+        self.busy = False
+        self.finish_after_answer = False
+        self.idle = idle
+        self.trusted = trusted
+
+    # -- what the transport says ------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A caller connected: begins to serve it."""
+        super().connection_made(transport)
+        tcp_keepalive(cast("asyncio.Transport", transport))
+        self._last_heard = self._loop.time()
+        self._handler.opened(self)
+        self._task = self._loop.create_task(self._serve())
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The caller is gone: whatever runs for it is cancelled."""
+        self._closing = True
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
+        super().connection_lost(exc)
+        self._parser = None
+        if self._current is not None and not self._current.is_eof():
+            self._current.set_exception(PayloadBroken("the caller is gone"))
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._handler.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Parses; a request that cannot be read ends the connection with an answer."""
+        if self._closing or self._parser is None:
+            return
+        if data:
+            self._last_heard = self._loop.time()
+        if self._upgraded:
+            self._tail += data
+            if len(self._tail) > READ_SIZE:
+                self._pause_reading_for_buffer()
+            return
+        try:
+            messages, upgraded, tail = self._parser.feed_data(data)
+        except HttpProcessingError as error:
+            self._unreadable(error)
+            return
+        self._upgraded = upgraded
+        self._tail = tail
+        if messages:
+            self._messages.extend(messages)
+            self._wake()
+            if not self._buffer_paused and len(self._messages) >= PIPELINE:
+                self._pause_reading_for_buffer()
+
+    def _unreadable(self, error: HttpProcessingError) -> None:
+        # The parser's own words quote the request; they are neither sent nor logged.
+        del error
+        self._closing = True
+        current = self._current
+        if current is not None and not current.is_eof():
+            current.set_exception(PayloadBroken("the body's framing is broken"))
+            return
+        self._messages.append(
+            Refused("bad_request", "the request is not HTTP that can be read", close=True)
+        )
+        self._wake()
+
+    def eof_received(self) -> None:
+        """The caller closed its side: nobody waits for an answer."""
+
+    def pause_writing(self) -> None:
+        """The caller does not read: whoever writes waits."""
+        super().pause_writing()
+        self._resumed = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """The caller reads again."""
+        super().resume_writing()
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
+        self._resumed = None
+
+    # -- serving ----------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                if not self._messages:
+                    if self._closing:
+                        return
+                    await self._next()
+                item = self._messages.popleft()
+                if isinstance(item, Refused):
+                    await self._handler.refuse(self, item)
+                    return
+                self._consumed()
+                message, payload = item
+                self._current = payload
+                self.busy = True
+                try:
+                    keep = await self._handler.handle(self, message, payload)
+                finally:
+                    self.busy = False
+                if self.finish_after_answer:
+                    return
+                if not payload.is_eof():
+                    keep = await self._discard(payload) and keep
+                self._current = None
+                if not keep or self.transport is None:
+                    return
+                if self._upgraded:
+                    self._decline_upgrade()
+        except CallerGone:
+            self.abort()
+        finally:
+            if self.transport is not None:
+                self.transport.close()
+
+    async def _next(self) -> None:
+        """Waits for a request; an idle connection is closed in the end."""
+        self._waiter = self._loop.create_future()
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(self.idle, self._idled)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _idled(self) -> None:
+        quiet = self._loop.time() - self._last_heard
+        self._idle_timer = None
+        if self._waiter is None:
+            return
+        if quiet >= self.idle:
+            self.stop()
+        else:
+            self._idle_timer = self._loop.call_later(self.idle - quiet, self._idled)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _consumed(self) -> None:
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= PIPELINE // 2:
+            self.data_received(b"")
+            if len(self._messages) < PIPELINE:
+                self._resume_reading_for_buffer()
+
+    def _decline_upgrade(self) -> None:
+        """The answer was no 101: what came behind the request is the next request."""
+        if self._parser is None:
+            return
+        cast("HttpRequestParser", self._parser).set_upgraded(False)  # noqa: FBT003
+        self._upgraded = False
+        tail, self._tail = self._tail, b""
+        if tail:
+            self.data_received(tail)
+        if self._buffer_paused:
+            self._resume_reading_for_buffer()
+
+    async def _discard(self, payload: StreamReader) -> bool:
+        """Reads the rest of an upload that was answered early, so that the answer arrives.
+
+        Returns:
+            True if the whole body came, and the connection can be used again.
+        """
+        try:
+            async with asyncio.timeout(LINGER):
+                while not payload.is_eof():
+                    await payload.readany()
+        except (TimeoutError, PayloadBroken, RuntimeError):
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Closes an idle connection, and a busy one after its answer."""
+        self._closing = True
+        if not self.busy and not self._messages and self.transport is not None:
+            self.transport.close()
+
+    def cancel(self) -> None:
+        """The daemon stops: whatever runs here ends now."""
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def closing(self) -> bool:
+        """Will this connection end after the answer under way?"""
+        return self._closing
+
+    # -- for whoever answers ----------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes as they are; a caller that is gone is noticed elsewhere."""
+        if self.transport is not None:
+            self.transport.write(data)
+
+    async def drained(self) -> None:
+        """Waits until the caller reads.
+
+        Raises:
+            CallerGone: it read nothing for `idle` seconds.
+        """
+        while self._resumed is not None and self.transport is not None:
+            before = self.transport.get_write_buffer_size()
+            try:
+                async with asyncio.timeout(self.idle):
+                    await asyncio.shield(self._resumed)
+            except TimeoutError:
+                transport = self.transport
+                if transport is None or transport.get_write_buffer_size() >= before:
+                    raise CallerGone("the caller does not read") from None
+
+    async def received(self, waiting: Awaitable[bytes]) -> bytes:
+        """A part of the request's body.
+
+        Raises:
+            CallerGone: it sent nothing for `idle` seconds.
+            Refused: the framing of the body is broken.
+        """
+        try:
+            async with asyncio.timeout(self.idle):
+                return await waiting
+        except TimeoutError:
+            raise CallerGone("the caller does not send") from None
+        except PayloadBroken:
+            if self.transport is None:
+                raise CallerGone("the caller closed the connection") from None
+            raise Refused(
+                "bad_request", "the framing of the request's body is broken", close=True
+            ) from None
+
+    @property
+    def paused(self) -> bool:
+        """Does the caller read too slowly for what was written?"""
+        return self._resumed is not None
+
+    def finish(self) -> None:
+        """Closes after what was written has been sent; no further request is read."""
+        self._closing = True
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Cuts the connection: what is unsent is dropped and the end is not clean."""
+        if self.transport is not None:
+            self.transport.abort()

@@ -1,0 +1,112 @@
+"""The answer on its way to the caller: its head, its body in the framing it came in, its end.
+
+There are two ends. A clean one says "this is all"; a cut says "something is missing", and is
+never dressed as the other.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from sidecar.proxy.connection import Connection
+from sidecar.proxy.headers import RawHeaders, first
+
+
+class Framing(Enum):
+    """How the end of a body is told."""
+
+    NONE = auto()
+    LENGTH = auto()
+    CHUNKED = auto()
+    CLOSE = auto()
+
+
+def framing_of(status: int, raw: RawHeaders, *, chunked: bool, head_only: bool) -> Framing:
+    """The framing of an upstream's answer."""
+    if head_only or status in (204, 304) or status < 200:
+        return Framing.NONE
+    if chunked:
+        return Framing.CHUNKED
+    return Framing.CLOSE if first(raw, b"content-length") is None else Framing.LENGTH
+
+
+class Outgoing:
+    """Writes one answer to a caller's connection.
+
+    Args:
+        connection: the caller's connection.
+        http10: the caller speaks HTTP/1.0 and knows no chunks.
+
+    Attributes:
+        started: the head has been written.
+        status: the status that the caller was sent, 0 before.
+        keep: the connection can carry another request after this answer.
+    """
+
+    __slots__ = ("_connection", "_framing", "_http10", "keep", "started", "status")
+
+    def __init__(self, connection: Connection, *, http10: bool, keep: bool) -> None:
+        self._connection = connection
+        self._http10 = http10
+        self._framing = Framing.NONE
+        self.keep = keep
+        self.started = False
+        self.status = 0
+
+    def start(
+        self, status: int, reason: str, lines: list[bytes], framing: Framing, body: bytes = b""
+    ) -> None:
+        """Writes the head, and as much of the body as is there, in one piece.
+
+        Args:
+            status: of the answer.
+            reason: its phrase, as it came.
+            lines: header lines without framing headers of the hop.
+            framing: of the body; chunks are undone for a caller who knows none.
+            body: the first bytes of the body.
+        """
+        if framing is Framing.CHUNKED and self._http10:
+            framing = Framing.CLOSE
+        if framing is Framing.CHUNKED:
+            lines.append(b"Transfer-Encoding: chunked\r\n")
+        if framing is Framing.CLOSE or self._http10 or self._connection.closing:
+            self.keep = False
+        if not self.keep:
+            lines.append(b"Connection: close\r\n")
+        self._framing = framing
+        self.started = True
+        self.status = status
+        head = f"HTTP/1.1 {status} {reason}\r\n".encode("utf-8", "surrogateescape")
+        self._connection.write(b"".join((head, *lines, b"\r\n", self._framed(body))))
+
+    def write(self, data: bytes) -> None:
+        """Writes a part of the body."""
+        self._connection.write(self._framed(data))
+
+    def _framed(self, data: bytes) -> bytes:
+        if not data or self._framing is Framing.NONE:
+            return b""
+        if self._framing is Framing.CHUNKED:
+            return b"%x\r\n%b\r\n" % (len(data), data)
+        return data
+
+    def end(self) -> None:
+        """The body is whole."""
+        if self._framing is Framing.CHUNKED:
+            self._connection.write(b"0\r\n\r\n")
+
+    async def cut(self, last: bytes = b"") -> None:
+        """The body is not whole: what was written is flushed, then the connection ends badly.
+
+        Args:
+            last: an event that says so, where the body is a stream of events.
+        """
+        self.keep = False
+        if last:
+            self.write(last)
+        if self._framing is Framing.CLOSE and not last:
+            # Only a reset tells this caller that the end is none.
+            await self._connection.drained()
+            self._connection.abort()
+            return
+        self._connection.finish()

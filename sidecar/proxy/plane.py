@@ -1,0 +1,239 @@
+"""The data plane: listeners, providers, and a `Call` for every request.
+
+It holds what all calls share and decides nothing about any of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from urllib.parse import quote
+
+from aiohttp import StreamReader
+from aiohttp.http_parser import RawRequestMessage
+
+from sidecar import clock
+from sidecar.admin.guard import host_allowed, is_loopback, parse_authority
+from sidecar.admin.sockets import address_of, open_sockets, server_tls
+from sidecar.breaker.registry import Registry
+from sidecar.config.addresses import Listen
+from sidecar.config.resolved import Config
+from sidecar.envelope import dialects
+from sidecar.proxy.call import Call
+from sidecar.proxy.connection import Connection
+from sidecar.proxy.failures import Refused
+from sidecar.proxy.runtime import Runtime, breaker_settings
+from sidecar.telemetry.observer import Observer
+
+BACKLOG = 4096
+"""Connections the kernel queues for us; a thousand agents may connect at the same instant."""
+
+
+class DataPlane:
+    """Serves callers.
+
+    Args:
+        config: the configuration in force.
+        registry: the breakers; configured here, since it follows the providers.
+        observer: hears of every finished call.
+
+    Attributes:
+        runtimes: the providers by name.
+        draining: new calls are answered `draining`.
+        stopping: what still runs is being cut.
+        generic: the dialect for answers that concern no provider.
+    """
+
+    def __init__(self, config: Config, registry: Registry, observer: Observer) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.config = config
+        self.registry = registry
+        self.observer = observer
+        self.runtimes = {
+            name: Runtime(provider, self.loop) for name, provider in config.providers.items()
+        }
+        self.registry.configure(
+            {name: breaker_settings(p) for name, p in config.providers.items()}, clock.monotonic()
+        )
+        self.generic = dialects.get("generic")
+        self.draining = False
+        self.stopping = False
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._active = 0
+
+    # -- listening --------------------------------------------------------------------------
+
+    async def listen(self, address: Listen) -> list[str]:
+        """Starts to serve on one address of the configuration.
+
+        Returns:
+            The addresses that are listened on, as `host:port` or `unix:/path`.
+
+        Raises:
+            OSError: none of them can be listened on.
+        """
+        context = server_tls(address)
+        factory = self._factory(trusted=address.kind == "unix")
+        names = []
+        for sock in open_sockets(address):
+            names.append(address_of(sock))
+            if address.kind == "unix":
+                server: asyncio.Server = await self.loop.create_unix_server(
+                    factory, sock=sock, ssl=context, backlog=BACKLOG
+                )
+            else:
+                server = await self.loop.create_server(
+                    factory, sock=sock, ssl=context, backlog=BACKLOG
+                )
+            self._servers.append(server)
+        return names
+
+    def _factory(self, *, trusted: bool) -> Callable[[], Connection]:
+        return lambda: Connection(
+            self, self.loop, idle=self._client_timeout(), trusted=trusted
+        )
+
+    def _client_timeout(self) -> float:
+        return max((r.config.timeouts.client for r in self.runtimes.values()), default=300.0)
+
+    # -- what connections ask for -----------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:
+        """A caller connected."""
+        self._connections.add(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """A caller's connection is gone."""
+        self._connections.discard(connection)
+
+    async def handle(
+        self, connection: Connection, message: RawRequestMessage, payload: StreamReader
+    ) -> bool:
+        """Answers one request; True if the connection can carry another."""
+        self._active += 1
+        self._idle.clear()
+        try:
+            return await Call(self, connection, message, payload).run()
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
+    async def refuse(self, connection: Connection, refusal: Refused) -> None:
+        """Answers bytes that are no request."""
+        await Call.of_no_request(self, connection, refusal).run()
+
+    # -- what calls ask for -----------------------------------------------------------------
+
+    def is_own(self, authority: str, connection: Connection) -> bool:
+        """Does the authority of an absolute-form target name this daemon?"""
+        named = parse_authority(authority)
+        if named is None:
+            return False
+        transport = connection.transport
+        local = transport.get_extra_info("sockname") if transport is not None else None
+        if not isinstance(local, tuple):
+            return is_loopback(named.host)
+        if (named.port or 80) != local[1]:
+            return False
+        if is_loopback(named.host) or named.host == local[0]:
+            return True
+        return not named.literal and host_allowed(authority, self.config.allowed_hosts)
+
+    def unknown(self, name: str) -> str:
+        """What is said to a call for a provider that is not there."""
+        del name  # what a caller wrote is not quoted back
+        known = ", ".join(sorted(self.runtimes)) or "none"
+        off = ", ".join(sorted(self.config.disabled))
+        return f"no such provider; configured: {known}" + (f"; disabled: {off}" if off else "")
+
+    def breaker_mark(self, call: Call) -> str:
+        """The value of `x-sidecar-breaker` for an answer."""
+        if call.refusal is not None:
+            return mark(call.refusal.key, call.refusal.state.value, call.refusal.mode.value)
+        if call.admission is not None:
+            admission = call.admission
+            return mark(admission.key, admission.state.value, admission.mode.value)
+        assert call.runtime is not None
+        key, state, mode = self.registry.peek(call.runtime.name, None, clock.monotonic())
+        return mark(key, state.value, mode.value)
+
+    # -- what the daemon asks for -----------------------------------------------------------
+
+    def in_flight(self, provider: str) -> int:
+        """Calls under way at one provider."""
+        runtime = self.runtimes.get(provider)
+        return runtime.in_flight if runtime is not None else 0
+
+    @property
+    def active(self) -> int:
+        """Calls under way."""
+        return self._active
+
+    def reconfigure(self, config: Config) -> None:
+        """Takes another configuration without losing a running call."""
+        runtimes: dict[str, Runtime] = {}
+        for name, provider in config.providers.items():
+            runtime = self.runtimes.get(name)
+            if runtime is None or not runtime.reconfigured(provider):
+                runtime = Runtime(provider, self.loop)
+            runtimes[name] = runtime
+        for name, runtime in self.runtimes.items():
+            if runtimes.get(name) is not runtime:
+                runtime.retire()
+        self.runtimes = runtimes
+        self.config = config
+        self.registry.configure(
+            {name: breaker_settings(p) for name, p in config.providers.items()}, clock.monotonic()
+        )
+
+    def stop_listening(self) -> None:
+        """Takes no further connections; idle ones are closed."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        self.draining = True
+        for connection in list(self._connections):
+            connection.stop()
+
+    async def drain(self, seconds: float) -> bool:
+        """Waits until no call runs.
+
+        Returns:
+            True if all of them ended by themselves in time.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Cuts what still runs, honestly, and closes every connection."""
+        self.stopping = True
+        for connection in list(self._connections):
+            connection.cancel()
+        if self._active:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._idle.wait()
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.gather(*(runtime.upstream.close() for runtime in self.runtimes.values()))
+
+
+@lru_cache(maxsize=1024)
+def mark(key: str, state: str, mode: str) -> str:
+    """`x-sidecar-breaker`: percent-encoded, at most 160 characters."""
+    tail = f"; state={state}; mode={mode}"
+    name = quote(key, safe="/~:@!$&'()*+,-._")
+    room = 160 - len(tail)
+    if len(name) > room:
+        name = name[:room].rpartition("%")[0] if "%" in name[room - 2 : room] else name[:room]
+    return name + tail

@@ -1,0 +1,107 @@
+"""Where a request goes: the provider it names and the bytes of the target that remain.
+
+The host of a call comes from the configuration alone. Nothing a caller writes into the target
+(`@host`, `//host`, an absolute form, dot segments) can change it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sidecar.proxy.failures import Refused
+
+_DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"\d+|.*\d.{7,}|.{7,}\d.*|.{33,}|.*[%@:=,].*")
+_VERSION = re.compile(r"v\d+(?:\.\d+)*(?:(?:alpha|beta)\d*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A routed request target.
+
+    Attributes:
+        provider: the first path segment.
+        path: what follows it up to the query, beginning with a slash, as it came.
+        query: the query with its question mark, as it came; empty if there was none.
+    """
+
+    provider: str
+    path: str
+    query: str
+
+    @property
+    def rest(self) -> str:
+        """Path and query, byte for byte."""
+        return self.path + self.query
+
+
+def parse(method: str, raw: str, own: bool | None) -> Target:
+    """Reads a raw request target.
+
+    Args:
+        method: the request's method.
+        raw: the target as it stood on the request line.
+        own: for an absolute form, whether its authority is this daemon's; None in origin form.
+
+    Raises:
+        Refused: `not_allowed`, `forbidden_host`, `bad_request` or `unknown_provider`.
+    """
+    if method == "CONNECT":
+        raise Refused("not_allowed", "CONNECT is not forwarded: this is no open proxy")
+    if raw == "*":
+        raise Refused("unknown_provider", "the target * names no provider")
+    if own is False:
+        raise Refused("forbidden_host", "the target's authority is not this daemon's")
+    if own:
+        raw = origin_form(raw)
+    if "#" in raw:
+        raise Refused("bad_request", "a request target has no fragment")
+    before, mark, query = raw.partition("?")
+    provider, slash, rest = before[1:].partition("/")
+    return Target(provider, slash + rest or "/", mark + query)
+
+
+def origin_form(raw: str) -> str:
+    """The origin form of an absolute-form target."""
+    _, _, after = raw.partition("://")
+    cut = min((at for at in (after.find(mark) for mark in "/?#") if at >= 0), default=len(after))
+    rest = after[cut:]
+    return rest if rest.startswith("/") else "/" + rest
+
+
+def authority(raw: str) -> str | None:
+    """The authority of an absolute-form target, None in any other form."""
+    if raw.startswith("/") or "://" not in raw:
+        return None
+    after = raw.partition("://")[2]
+    for mark in "/?#":
+        after = after.partition(mark)[0]
+    return after
+
+
+def climbs(path: str) -> bool:
+    """Would the dot segments of a path leave the folder it is joined to?"""
+    depth = 0
+    for segment in path.split("/")[1:]:
+        if _DOTS.fullmatch(segment):
+            depth -= 1 if len(segment.lower().replace("%2e", ".")) == 2 else 0
+        else:
+            depth += 1
+        if depth < 0:
+            return True
+    return False
+
+
+def route(path: str) -> str:
+    """The breaker's subject of a call without a model: `~` and the first two literal segments.
+
+    A segment that looks like an identifier (digits, a long token, an escape) is not literal: one
+    breaker per document would never see two failures.
+    """
+    literal = [
+        segment
+        for segment in path.split("/")
+        if segment and (_VERSION.fullmatch(segment) or not _IDENTIFIER.fullmatch(segment))
+    ]
+    return "~" + "/".join(literal[:2])

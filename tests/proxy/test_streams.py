@@ -1,0 +1,282 @@
+"""Streams: event by event, verdict at the end, and no end that lies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from .callers import Caller, chat, request
+from .upstreams import Visit
+
+CHAT = "/up/v1/chat/completions"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def delta(text: str, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+async def stream(running, path: str = CHAT) -> Caller:
+    caller = await Caller.connect(running.port)
+    await caller.send(
+        request(path, "POST", chat(stream=True), ("Content-Type", "application/json"))
+    )
+    return caller
+
+
+def scripted(*parts: bytes, end: str = "clean"):
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD, *(chunk(part) for part in parts))
+        if end == "clean":
+            await visit.send(b"0\r\n\r\n")
+        elif end == "close":
+            visit.keep = False
+        elif end == "reset":
+            await asyncio.sleep(0.05)
+            visit.reset()
+        elif end == "hang":
+            await visit.closed()
+            visit.keep = False
+
+    return script
+
+
+async def test_a_whole_stream_is_a_success(start, upstream) -> None:
+    upstream.script = scripted(delta("a"), delta("b", "stop"), DONE)
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert found.clean
+    assert found.body == delta("a") + delta("b", "stop") + DONE
+    assert running.breaker("up/gpt-x").window.success == 1
+    caller.close()
+
+
+async def test_f105_event_by_event(start, upstream) -> None:
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD, chunk(delta("a")))
+        await go.wait()
+        await visit.send(chunk(delta("b", "stop")), chunk(DONE), b"0\r\n\r\n")
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    await caller.head()
+    assert await caller.reader.readexactly(len(chunk(delta("a")))) == chunk(delta("a"))
+    go.set()
+    rest = await caller.reader.readuntil(b"0\r\n\r\n")
+    assert rest == chunk(delta("b", "stop")) + chunk(DONE) + b"0\r\n\r\n"
+    caller.close()
+
+
+@pytest.mark.parametrize("end", ["clean", "close", "reset"])
+async def test_f101_f104_a_cut_stream_never_ends_cleanly(start, upstream, end) -> None:
+    upstream.script = scripted(delta("a"), end=end)
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert not found.clean
+    assert b"0\r\n\r\n" not in found.raw
+    assert found.body.startswith(delta("a") + b"data: ")
+    event = json.loads(found.body.removeprefix(delta("a") + b"data: "))
+    assert event["error"]["code"] == "stream_truncated"
+    assert event["error"]["envelope"]["class"] == "transient"
+    assert DONE not in found.body
+    shot = running.breaker("up/gpt-x")
+    assert (shot.window.failure, shot.window.success) == (1, 0)
+    caller.close()
+
+
+async def test_f101_d_the_upstreams_own_error_is_passed_alone(start, upstream) -> None:
+    failed = b'event: error\ndata: {"error":{"code":"server_error","message":"m"}}\n\n'
+    upstream.script = scripted(delta("a"), failed)
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert found.clean
+    assert found.body == delta("a") + failed
+    assert running.calls[-1].envelope.code == "server_error"
+    assert running.breaker("up/gpt-x").window.failure == 1
+    caller.close()
+
+
+async def test_f107_the_idle_clock(start, upstream) -> None:
+    upstream.script = scripted(delta("a"), end="hang")
+    running = await start({"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": {"idle": "60ms"}}})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert not found.clean
+    assert b"idle_timeout" in found.body
+    assert running.breaker("up/gpt-x").window.failure == 1
+    caller.close()
+
+
+async def test_f107_the_first_content_clock(start, upstream) -> None:
+    upstream.script = scripted(b": ping\n\n", end="hang")
+    running = await start(
+        {
+            "up": {
+                "upstream": upstream.url,
+                "dialect": "openai",
+                "timeouts": {"first_content": "80ms", "idle": "10ms"},
+            }
+        }
+    )
+    caller = await stream(running)
+    found = await caller.answer()
+    assert b"first_content_timeout" in found.body
+    caller.close()
+
+
+async def test_f106_a_total_limit_is_not_the_upstreams_fault(start, upstream) -> None:
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD)
+        while True:
+            await visit.send(chunk(delta("a")))
+            await asyncio.sleep(0.01)
+
+    upstream.script = script
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": {"total": "100ms"}}}
+    )
+    caller = await stream(running)
+    found = await caller.answer()
+    assert b"total_timeout" in found.body
+    assert running.calls[-1].verdict == "neutral"
+    caller.close()
+
+
+async def test_f111_the_terminator_came_but_the_socket_stays(start, upstream) -> None:
+    upstream.script = scripted(delta("a", "stop"), DONE, end="hang")
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    async with asyncio.timeout(5):
+        found = await caller.answer()
+    assert found.clean
+    assert running.breaker("up/gpt-x").window.success == 1
+    while upstream.open_connections:
+        await asyncio.sleep(0.01)
+    caller.close()
+
+
+async def test_a_leaving_caller_closes_the_upstream_at_once(start, upstream) -> None:
+    upstream.script = scripted(delta("a"), end="hang")
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    await caller.head()
+    caller.close()
+    left = time.monotonic()
+    while upstream.open_connections:
+        await asyncio.sleep(0.002)
+    assert time.monotonic() - left < 1
+    while not running.calls:
+        await asyncio.sleep(0.002)
+    assert running.calls[-1].verdict == "neutral"
+    assert running.daemon.plane.in_flight("up") == 0
+
+
+async def test_f114_one_huge_event(start, upstream) -> None:
+    huge = b"data: " + b"x" * 3_000_000 + b"\n\n"
+    upstream.script = scripted(huge, delta("a", "stop"), DONE)
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert found.body == huge + delta("a", "stop") + DONE
+    caller.close()
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/json; charset=utf-8"])
+async def test_f116_a_stream_by_its_first_bytes(start, upstream, kind) -> None:
+    go = asyncio.Event()
+    line = f"Content-Type: {kind}\r\n" if kind else ""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        head = f"HTTP/1.1 200 OK\r\n{line}Transfer-Encoding: chunked\r\n\r\n".encode()
+        await visit.send(head, chunk(delta("a")))
+        await go.wait()
+        await visit.send(chunk(delta("b", "stop")), chunk(DONE), b"0\r\n\r\n")
+
+    upstream.script = script
+    running = await start({"up": {"upstream": upstream.url, "timeouts": {"hold": "30s"}}})
+    caller = await stream(running)
+    async with asyncio.timeout(5):
+        await caller.head()
+        await caller.reader.readexactly(len(chunk(delta("a"))))
+    go.set()
+    await caller.reader.readuntil(b"0\r\n\r\n")
+    caller.close()
+
+
+async def test_f113_a_caller_that_does_not_read_stops_the_upstream(start, upstream) -> None:
+    sent = 0
+    done = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        nonlocal sent
+        await visit.read_body()
+        await visit.send(HEAD)
+        part = chunk(b"data: " + b"x" * 65_000 + b"\n\n")
+        try:
+            while sent < 300_000_000:
+                visit.writer.write(part)
+                sent += len(part)
+                await visit.writer.drain()
+        finally:
+            done.set()
+
+    upstream.script = script
+    running = await start({"up": {"upstream": upstream.url, "timeouts": {"client": "200ms"}}})
+    caller = await stream(running)
+    async with asyncio.timeout(10):
+        await done.wait()
+    assert sent < 60_000_000
+    assert running.calls[-1].verdict == "neutral"
+    caller.close()
+
+
+async def test_f118_streams_survive_a_reload_and_an_open_breaker(start, upstream) -> None:
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD, chunk(delta("a")))
+        await go.wait()
+        await visit.send(chunk(delta("b", "stop")), chunk(DONE), b"0\r\n\r\n")
+
+    upstream.script = script
+    running = await start({"up": upstream.url, "other": upstream.url})
+    callers = [await stream(running) for _ in range(10)]
+    for caller in callers:
+        await caller.head()
+    from sidecar import clock
+    from sidecar.breaker.model import Verb
+
+    running.daemon.registry.control("up/gpt-x", Verb.OPEN, clock.monotonic())
+    file = running.daemon._options.config
+    text = file.read_text().replace("  up:\n", "  gone:\n")
+    file.write_text(text)
+    result = await running.daemon.reload()
+    assert result.removed == ("up",)
+    go.set()
+    for caller in callers:
+        await caller.reader.readuntil(b"0\r\n\r\n")
+        caller.close()
