@@ -415,7 +415,7 @@ class Breaker(CircuitBreakerListener):
             self._forced = Override(value=OPEN, until=until, reason=reason)
             text = _because("forced open", reason)
             if self._state is CLOSED:
-                # Without failures behind it, whatever answers first may end it.
+                # What failed before is not why it opens, and is not to be named as such.
                 self._evidence.last_counted = None
             if self._state is not OPEN:
                 self._open_until = now

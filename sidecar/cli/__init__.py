@@ -115,7 +115,9 @@ def _dispatch(arguments: list[str]) -> int:
         _stop_at_once_while_starting()
     module = module_of(first)
     parsed = parser_of(first, module).parse_args(arguments, argparse.Namespace(command=first))
-    return module.execute(parsed)
+    code = module.execute(parsed)
+    sys.stdout.flush()  # here and not at the end of the interpreter, where nothing is caught
+    return code
 
 
 def _stop_at_once_while_starting() -> None:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,15 +78,14 @@ def execute(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH)
-    with LyingUpstream(pace.probe) as upstream, _daemon(upstream.port, pace) as (port, admin):
-        stage = _Stage(
-            console=console,
-            pace=pace,
-            upstream=upstream,
-            direct=Caller("127.0.0.1", upstream.port, pace=pace.retry),
-            through=Caller("127.0.0.1", port, "/openai", pace=pace.retry),
-            admin=admin,
-        )
+    with (
+        LyingUpstream(pace.probe) as upstream,
+        _daemon(upstream.port, pace) as (port, admin),
+        closing(Caller("127.0.0.1", upstream.port, pace=pace.retry)) as direct,
+        closing(Caller("127.0.0.1", port, "/openai", pace=pace.retry)) as through,
+        closing(Caller("127.0.0.1", port, "/openai", retries=0)) as once,
+    ):
+        stage = _Stage(console, pace, upstream, direct, through, once, admin)
         _prologue(stage)
         _lie(stage)
         _outage(stage)
@@ -99,11 +98,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 @dataclass(slots=True)
 class _Stage:
+    """Everything on it; `direct`, `through` and `once` are callers, the last without retries."""
+
     console: Console
     pace: Pace
     upstream: LyingUpstream
     direct: Caller
     through: Caller
+    once: Caller
     admin: AdminClient
     broken: list[str] = field(default_factory=list)
 
@@ -186,17 +188,16 @@ def _outage(stage: _Stage) -> None:
     _title(stage, "2. An outage that is one")
     stage.upstream.health = Health.BROKEN
     before, failed = stage.upstream.total, 0
-    patient = Caller(stage.through.host, stage.through.port, stage.through.prefix, retries=0)
     # Without retries, so that calls and failures are the same number.
     while stage.state() == "closed" and failed < 2 * _OPENS_AT:
-        failed += patient.call(GOOD_MODEL, f"unlucky {failed}").status == 500
+        failed += stage.once.call(GOOD_MODEL, f"unlucky {failed}").status == 500
     reached = stage.upstream.total - before
     stage.console.print(
         f"The upstream answers {GOOD_MODEL} with 500. The breaker of {_KEY} is {stage.state()} after {failed}"
         f" failures ({reached} requests)."
     )
     before = stage.upstream.total
-    answers = [patient.call(GOOD_MODEL, f"too late {number}") for number in range(_REFUSED)]
+    answers = [stage.once.call(GOOD_MODEL, f"too late {number}") for number in range(_REFUSED)]
     reached = stage.upstream.total - before
     refused = [one for one in answers if one.decision == "breaker_open"]
     times = sorted(one.seconds * 1000 for one in refused) or [0.0]
@@ -231,9 +232,8 @@ def _recovery(stage: _Stage) -> None:
     rounds = []
     for number in range(1, 4):
         before = stage.upstream.total
-        caller = Caller(stage.through.host, stage.through.port, stage.through.prefix, retries=0)
         prompts = [f"waiting {number}.{index}" for index in range(_CALLS)]
-        answers = _together(caller, GOOD_MODEL, prompts)
+        answers = _together(stage.once, GOOD_MODEL, prompts)
         reached = stage.upstream.total - before
         good = sum(one.status == 200 for one in answers)
         refused = sum(one.decision == "breaker_open" for one in answers)

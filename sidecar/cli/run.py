@@ -86,6 +86,13 @@ class _Run:
         if loaded.config.probe_listen:
             # A daemon of the same file may run on this machine and have that port.
             handover["probe"] = free[2]
+        # That a shipped provider is not used here is no news at each run.
+        left_out = tuple(f": providers.{name}." for name in loaded.config.disabled)
+        self._warnings = [
+            warning
+            for warning in loaded.config.warnings
+            if not any(part in warning for part in left_out)
+        ]
         drain = loaded.config.drain
         self._drain_limit = drain.delay + drain.timeout + _DRAIN_MARGIN
         self._daemon = DaemonChild(_options(given), environ, handover)
@@ -110,7 +117,7 @@ class _Run:
 
     def run(self, program: list[str]) -> int:
         """Runs the program beside the daemon, to its end."""
-        for notice in self.plan.notices:
+        for notice in (*self._warnings, *self.plan.notices):
             say(notice)
         environ = {
             **os.environ,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import threading
@@ -27,13 +28,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Runs until it is told to stop."""
-    handover = {} if arguments.supervised is None else _receive(arguments.supervised)
+    handover: dict[str, object] = {}
+    if arguments.supervised is not None:
+        handover = _receive(arguments.supervised)
+        # `run` has read the same file and said what its user can act on.
+        logging.getLogger("sidecar").addFilter(_is_no_config_warning)
     options = daemon.Options(
         config=arguments.config,
         overrides=overrides_of(arguments, handover),
         unknown_keys=arguments.unknown_keys,
     )
     return daemon.serve(options)
+
+
+def _is_no_config_warning(record: logging.LogRecord) -> bool:
+    return record.msg != "config.warning"
 
 
 def _receive(descriptor: int) -> dict[str, object]:

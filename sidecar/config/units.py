@@ -57,10 +57,11 @@ def parse_size(text: str) -> int | None:
 
 def format_duration(seconds: float) -> str:
     """The shortest exact way to write a duration, with the largest unit that stays whole."""
+    nanoseconds = round(seconds * 1e9)
     for unit in ("h", "m", "s", "ms"):
-        count = round(seconds / _SECONDS[unit], 9)
-        if count >= 1 and count == int(count):
-            return f"{int(count)}{unit}"
+        whole = round(_SECONDS[unit] * 1e9)
+        if nanoseconds and nanoseconds % whole == 0:
+            return f"{nanoseconds // whole}{unit}"
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from sidecar.envelope import evidence as ev
 from sidecar.envelope import retry_after, table
 from sidecar.envelope.dialects.base import Dialect
-from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
+from sidecar.envelope.evidence import Evidence, inner_errors
+from sidecar.envelope.fields import at, is_prose, message_of, status_like
+from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.redact import redact_headers, redact_text
 
@@ -65,7 +66,9 @@ def classified(
         retryable = table.retryable(class_, evidence.status)
     verdict = decision.verdict or table.verdict(class_, evidence.status)
     if not decision.settled:
-        class_, retryable, verdict = _obey(evidence, decision, class_, retryable, verdict)
+        class_, retryable, verdict = _obey(
+            evidence, decision, class_, retryable=retryable, verdict=verdict
+        )
     code, raw_code = _codes(evidence, decision)
     hint = wait_of(evidence, dialect, class_)
     wait = (hint[0] if hint else decision.wait) if retryable else None
@@ -73,7 +76,7 @@ def classified(
         class_=class_,
         source=Source.HTTP,
         code=code,
-        message=message_of(evidence),
+        message=message_line(evidence),
         retryable=retryable,
         retry_after=wait,
         correlation_id=correlation_id,
@@ -85,7 +88,7 @@ def classified(
 
 
 def _obey(
-    evidence: Evidence, decision: Decision, class_: ErrorClass, retryable: bool, verdict: Verdict
+    evidence: Evidence, decision: Decision, class_: ErrorClass, *, retryable: bool, verdict: Verdict
 ) -> tuple[ErrorClass, bool, Verdict]:
     """`X-Should-Retry`, its two literal values: it changes whether to repeat, never the verdict.
 
@@ -110,10 +113,10 @@ def _codes(evidence: Evidence, decision: Decision) -> tuple[str, str | None]:
         code = clean_code(decision.code)
         return code, own if own is not None and own != code else None
     source = evidence.code
-    if decision.by_code and (source is None or ev.is_prose(source) or ev.status_like(source)):
+    if decision.by_code and (source is None or is_prose(source) or status_like(source)):
         source = own
     code = ""
-    if source is not None and not ev.is_prose(source):
+    if source is not None and not is_prose(source):
         code = clean_code(
             source.rstrip("/#").split("/")[-1].split("#")[-1] if "://" in source else source
         )
@@ -139,18 +142,18 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     return text[:head].rstrip() + mark + text[len(text) - (limit - head - len(mark)) :].lstrip()
 
 
-def message_of(evidence: Evidence) -> str:
+def message_line(evidence: Evidence) -> str:
     """What a person can act on: the source's words, unwrapped, with the value it blames."""
     text = evidence.message
-    for inner in ev.inner_errors(evidence):
-        found = ev.find_error(inner, failed=True, answers=False)
-        told = ev.message_of(found.error) if found else ""
+    for inner in inner_errors(evidence):
+        found = find_error(inner, failed=True, answers=False)
+        told = message_of(found.error) if found else ""
         if told:
             start = text.find("{")
             text = f"{text[:start].strip()} {told}" if start > 0 else f"{told}"
             break
     else:
-        raw = ev.at(evidence.error, "metadata.raw")
+        raw = at(evidence.error, "metadata.raw")
         if isinstance(raw, str) and raw.strip() and raw not in text:
             text = f"{text}: {raw}" if text else raw
     if len(text) > 20000:

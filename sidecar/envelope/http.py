@@ -16,14 +16,16 @@ from collections.abc import Sequence
 import msgspec
 
 from sidecar.envelope import compose, table
-from sidecar.envelope import evidence as ev
+from sidecar.envelope.answers import may_be_text, why_no_answer
 from sidecar.envelope.compose import Decision
+from sidecar.envelope.decode import decode, decode_cut
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges import cloudflare_code
 from sidecar.envelope.dialects.rule import BUDGET_WORDS, Rule
-from sidecar.envelope.evidence import Evidence, Found
+from sidecar.envelope.evidence import Evidence, inner_errors, read_text, with_challenge
+from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
-from sidecar.envelope.rules import ABSENT, OperatorRule
+from sidecar.envelope.rules import ABSENT, OperatorRule, holds
 
 _SUCCESS = Classified(
     envelope=None, verdict=Verdict.SUCCESS, rule="success: a whole answer without an error marker"
@@ -31,11 +33,6 @@ _SUCCESS = Classified(
 
 # A wait that a caller can sit out: under a quota word it tells a rate from a spent budget.
 _SHORT_RESET = 120.0
-# Decoding to check for a cut end is worth it for bodies of this size; of longer ones the last
-# bracket has to do.
-_WORTH_VALIDATING = 32768
-
-_WORD_FOR_CUT = "invalid_upstream_response"
 
 
 def classify(
@@ -96,7 +93,7 @@ def _cut(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
         seen,
         dialect,
         correlation_id,
-        code=_WORD_FOR_CUT if answer else "stream_truncated",
+        code="invalid_upstream_response" if answer else "stream_truncated",
         message="the upstream's answer ended before its framing said so",
         rule="transport: the body was cut",
     )
@@ -124,9 +121,12 @@ def by_operator(
     seen: Seen, dialect: Dialect, rules: Sequence[OperatorRule], correlation_id: str
 ) -> Classified | None:
     """The first of the operator's rules that matches, or None."""
-    looks_inside = any(part.place == "body" for rule in rules for part in rule.when)
-    body = ev.decode(seen.body) if looks_inside else None
-    for rule in rules:
+    likely = [rule for rule in rules if _outside_matches(rule, seen)]
+    if not likely:
+        return None
+    looks_inside = any(part.place == "body" for rule in likely for part in rule.when)
+    body = decode(seen.body) if looks_inside else None
+    for rule in likely:
         if rule.matches(seen.status, seen.headers, ABSENT if body is None else body):
             break
     else:
@@ -145,6 +145,13 @@ def by_operator(
     return compose.classified(evidence, decision, dialect, correlation_id)
 
 
+def _outside_matches(rule: OperatorRule, seen: Seen) -> bool:
+    """Whether what can be told without decoding the body holds."""
+    return all(
+        holds(part, seen.status, seen.headers, ABSENT) for part in rule.when if part.place != "body"
+    )
+
+
 # --- answers below 400 ----------------------------------------------------------------------
 
 
@@ -152,11 +159,11 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
     if seen.status >= 300 or seen.method == "HEAD":
         return _SUCCESS
     if "x-amzn-waf-action" in seen.headers:
-        return compose.classified(*decide(ev.read_text(seen), dialect), dialect, correlation_id)
-    if not _may_be_text(seen.headers.get("content-type")):
+        return compose.classified(*decide(read_text(seen), dialect), dialect, correlation_id)
+    if not may_be_text(seen.headers.get("content-type")):
         return _SUCCESS
     if seen.status != 204 and dialect.is_model_route(seen.method, seen.path):
-        fault = _why_no_answer(seen)
+        fault = why_no_answer(seen)
         if fault is not None:
             return no_answer(
                 seen,
@@ -168,7 +175,7 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
             )
     if not dialect.may_hold_error(seen.body, seen):
         return _SUCCESS
-    body = ev.decode_cut(seen.body) if seen.truncated else ev.decode(seen.body)
+    body = decode_cut(seen.body) if seen.truncated else decode(seen.body)
     found = None if body is None else dialect.locate(body, seen)
     if found is None:
         return _SUCCESS
@@ -178,46 +185,15 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
     return compose.classified(evidence, decision, dialect, correlation_id)
 
 
-def _may_be_text(content_type: str | None) -> bool:
-    """Audio, images and archives hold no error; JSON, text, pages and unknown types may."""
-    if content_type is None:
-        return True
-    kind = content_type.partition(";")[0].strip().lower()
-    return not kind or "json" in kind or kind.startswith("text/") and kind != "text/event-stream"
-
-
-def _why_no_answer(seen: Seen) -> str | None:
-    """Why a model route's 2xx is none: blank, a page, or cut JSON; None if it may be one."""
-    body = seen.body.strip(b"\xef\xbb\xbf \t\r\n")
-    if not body:
-        coded = (seen.headers.get("content-encoding") or "identity").lower() != "identity"
-        return None if seen.body == b"" and coded else "an empty body"
-    if body[:1] == b"<" and ev.looks_like_html(body):
-        return "a web page"
-    if seen.truncated or body[:1] not in b"{[":
-        return None
-    if body[-1:] not in b"}]":
-        return "JSON that was cut"
-    if len(body) <= _WORTH_VALIDATING:
-        try:
-            msgspec.json.decode(body, type=msgspec.Raw)
-        except msgspec.DecodeError as error:
-            # Some servers write NaN: only a missing end is a fault here.
-            return "JSON that was cut" if "truncated" in str(error) else None
-        except RecursionError:
-            return None
-    return None
-
-
 # --- errors ---------------------------------------------------------------------------------
 
 
 def _read_failed(seen: Seen, dialect: Dialect) -> Evidence:
-    body = ev.decode(seen.body)
+    body = decode(seen.body)
     if body is None and (seen.truncated or not seen.complete):
-        body = ev.decode_cut(seen.body)
+        body = decode_cut(seen.body)
     found = None if body is None else dialect.locate(body, seen)
-    return ev.read_text(seen) if found is None else dialect.read(found, seen)
+    return read_text(seen) if found is None else dialect.read(found, seen)
 
 
 def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
@@ -231,7 +207,7 @@ def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
         The evidence that decided (of a wrapped error the inner one) and the decision, whose class
         is None if weak evidence matched no rule.
     """
-    evidence = _with_edges(ev.with_challenge(evidence))
+    evidence = _with_edges(with_challenge(evidence))
     decision = by_rules(evidence, dialect)
     if decision is None or not (decision.terminal and decision.by_code):
         inner = _inner(evidence, dialect)
@@ -288,8 +264,8 @@ def _inner(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision] | 
 
     A passing inner error changes nothing: the gateway's own code is then the better one.
     """
-    for body in ev.inner_errors(evidence):
-        found = ev.find_error(body, failed=True, answers=False)
+    for body in inner_errors(evidence):
+        found = find_error(body, failed=True, answers=False)
         if found is None:
             continue
         inner = dialect.read(found, evidence.seen, stream=evidence.stream)

@@ -35,25 +35,26 @@ _SECRET_HEADER = re.compile(
 )
 
 # Names whose value is a secret wherever they stand: a query, a form, a JSON member.
-_SECRET_NAME = (
-    r"(?:[a-z0-9]+[_-])*?(?:api[_-]?key|apikey|access[_-]?key|secret(?:[_-]?key)?|client[_-]?secret"
-    r"|password|passwd|pwd|access[_-]?token|refresh[_-]?token|id[_-]?token|auth[_-]?token"
-    r"|session[_-]?token|security[_-]?token|authorization|credential|signature|private[_-]?key)"
+_NAME_OF_ONE = (
+    r"(?:api[_-]?key|apikey|access[_-]?key|secret(?:[_-]?key)?|password|passwd|pwd"
+    r"|(?:access|refresh|id|auth|session|security|bearer)[_-]?token|authorization|credential"
+    r"|signature|private[_-]?key)"
 )
 _QUERY_SECRET = re.compile(
-    rf"(?i)([?&;](?:{_SECRET_NAME}|key|token|sig|code|auth|x-amz-[a-z-]+)=)([^&;#\s\"'<>\\]+)"
+    rf"(?i)([?&;](?:[a-z0-9_-]{{0,40}}{_NAME_OF_ONE}|key|token|sig|code|auth|x-amz-[a-z-]{{1,40}})=)"
+    r"([^&;#\s\"'<>\\]+)"
 )
 _ASSIGNED_SECRET = re.compile(
-    rf"(?i)(\\?[\"']?\b{_SECRET_NAME}\\?[\"']?\s*[:=]\s*)"
+    rf"(?i)({_NAME_OF_ONE}\\?[\"']?\s{{0,8}}[:=]\s{{0,8}})"
     r"(\\?\"(?:[^\"\\]|\\[^\"])*\\?\"|'[^']*'|[^\s,;&\"'{}\[\]]+)"
 )
 _BARE_MEMBER = re.compile(r"(\"token\"\s*:\s*)\"[^\"]{12,}\"", re.IGNORECASE)
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|negotiate|token)(\s+)([A-Za-z0-9._~+/=-]{12,})")
-_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s:@\"']*:[^/\s@\"']+@")
+_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^/\s:@\"']{0,256}:[^/\s@\"']{1,256}@")
 _SHAPES = re.compile(
     r"""(?x)
     \b(?:
-        (?:sk|pk|rk)-[A-Za-z0-9][A-Za-z0-9_*.-]{2,}        # OpenAI, Anthropic and their like
+        (?:sk|pk|rk)-[A-Za-z0-9][A-Za-z0-9_*.-]{5,}        # OpenAI, Anthropic and their like
       | (?:sk|pk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9*]{8,} # Stripe
       | (?:gsk|xai|pplx|hf|r8|nvapi|fw|csk|tgp)[_-][A-Za-z0-9_-]{12,}
       | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,} | glpat-[A-Za-z0-9_-]{12,}
@@ -68,6 +69,16 @@ _PRIVATE_KEY = re.compile(
 )
 
 
+# One of these stands in every text that the patterns above could hit: most texts have none.
+_SCHEME_WORDS = ("bearer", "basic", "negotiate", "token")
+_NAME_WORDS = ("key", "secret", "passw", "pwd", "token", "authorization", "credential", "signature")
+_SHAPE_STARTS = (
+    "sk-", "pk-", "rk-", "sk_", "pk_", "rk_", "whsec_", "gsk", "xai", "pplx", "hf_", "hf-", "r8_", "r8-",
+    "nvapi", "fw_", "fw-", "csk", "tgp", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
+    "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA", "eyJ",
+)  # fmt: skip
+
+
 def redact_text(text: str) -> str:
     """Hide keys, tokens, passwords and URL credentials in any text, JSON or prose.
 
@@ -79,13 +90,20 @@ def redact_text(text: str) -> str:
     """
     if not text:
         return text
-    text = _PRIVATE_KEY.sub(HIDDEN, text)
-    text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
-    text = _QUERY_SECRET.sub(rf"\1{HIDDEN}", text)
-    text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
-    text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
-    text = _BARE_MEMBER.sub(rf'\1"{HIDDEN}"', text)
-    return _SHAPES.sub(HIDDEN, text)
+    lower = text.lower()
+    if "://" in text:
+        text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
+    if "=" in text:
+        text = _QUERY_SECRET.sub(rf"\1{HIDDEN}", text)
+    if any(word in lower for word in _SCHEME_WORDS):
+        text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
+    if any(word in lower for word in _NAME_WORDS):
+        text = _PRIVATE_KEY.sub(HIDDEN, text)
+        text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
+        text = _BARE_MEMBER.sub(rf'\1"{HIDDEN}"', text)
+    if any(start in text for start in _SHAPE_STARTS):
+        text = _SHAPES.sub(HIDDEN, text)
+    return text
 
 
 def _hide_assigned(match: re.Match[str]) -> str:

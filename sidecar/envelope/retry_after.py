@@ -100,7 +100,7 @@ def answered_at(headers: Headers, now: float) -> float:
 def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
     """The wait that the headers ask for outright, and the text it was read from.
 
-    Milliseconds come first: `retry-after-ms` and `retry-after` name one instant and the finer is right.
+    Milliseconds come first: both headers name one instant, and the finer one is right.
     """
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         text = headers.get(name)
@@ -163,7 +163,7 @@ def _reset_names(remaining: str) -> Iterator[str]:
 
 def _left(value: str) -> float | None:
     try:
-        return float(value.split(",")[0].strip())
+        return float(value.split(",", maxsplit=1)[0].strip())
     except ValueError:
         return None
 
@@ -180,8 +180,9 @@ def _structured(value: str) -> Iterator[tuple[float, str]]:
 
 
 def from_prose(text: str) -> tuple[float, str] | None:
-    """The wait in a sentence such as `Please try again in 11.054s`; only for a dialect whose
-    provider says it nowhere else.
+    """The wait in a sentence such as `Please try again in 11.054s`.
+
+    Only for a dialect whose provider says it nowhere else.
     """
     composite = _PROSE_GO.search(text)
     if composite:
@@ -198,7 +199,7 @@ def from_prose(text: str) -> tuple[float, str] | None:
 
 
 def from_days_clock(text: str) -> float | None:
-    """Seconds of a `days.hours:minutes:seconds` span, the form of .NET and so of Azure's gateway."""
+    """Seconds of a `days.hours:minutes:seconds` span, the form of .NET and of Azure's gateway."""
     found = _DAYS_CLOCK.search(text)
     if not found:
         return None

@@ -21,11 +21,12 @@ from typing import Any
 import msgspec
 
 from sidecar.envelope import compose, http
-from sidecar.envelope import evidence as ev
 from sidecar.envelope.compose import Decision
+from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.events import Event, LinesParser, SseParser
-from sidecar.envelope.evidence import Evidence, Found
+from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.locate import Found, find_error, is_truthy_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import OperatorRule
 
@@ -208,18 +209,18 @@ class StreamReader:
         if self.failed is not None:
             return
         if event.field_error is not None:
-            self._fail(ev.decode(event.field_error.encode()), event.field_error)
+            self._fail(decode(event.field_error.encode()), event.field_error)
             return
         data = event.data
         if data.startswith("[DONE]"):
             self.done = self.terminated = True
             return
         if event.name == "error":
-            self._fail(ev.decode(data.encode()), data)
+            self._fail(decode(data.encode()), data)
             return
         if self.content and event.name is None and not _MARKER.search(data):
             return
-        value = ev.decode(data.encode())
+        value = decode(data.encode())
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, dict):
@@ -258,7 +259,7 @@ class StreamReader:
                 self.done = self.terminated = True
 
     def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
-        if ev.is_truthy_error(value.get("error")):
+        if is_truthy_error(value.get("error")):
             return True
         return kind in _ERROR_EVENTS
 
@@ -268,7 +269,7 @@ class StreamReader:
                 continue
             error = choice.get("error")
             reason = choice.get("finish_reason")
-            if isinstance(error, dict) and ev.is_truthy_error(error):
+            if isinstance(error, dict) and is_truthy_error(error):
                 self._fail({"error": error}, data)
                 return
             code = self._dialect.failing_reasons.get(reason) if isinstance(reason, str) else None
@@ -340,15 +341,15 @@ def _locate(value: Any, dialect: Dialect, seen: Seen) -> Found | None:
     around = value
     response = value.get("response")
     error = value.get("error")
-    if isinstance(response, dict) and ev.is_truthy_error(response.get("error")):
+    if isinstance(response, dict) and is_truthy_error(response.get("error")):
         error = response["error"]
-    if isinstance(error, dict) and ev.is_truthy_error(error):
+    if isinstance(error, dict) and is_truthy_error(error):
         for name in ("error_type", "status_code"):
             if name in around and name not in error:
                 error = {**error, name: around[name]}
         return Found(error, around)
-    if ev.is_truthy_error(value.get("error")):
-        return ev.find_error(value, failed=True, answers=True)
+    if is_truthy_error(value.get("error")):
+        return find_error(value, failed=True, answers=True)
     bare = {name: member for name, member in value.items() if name not in {"type", "event_type"}}
     kind = value.get("type")
     named = kind if isinstance(kind, str) and kind not in _ERROR_EVENTS else None

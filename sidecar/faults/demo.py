@@ -186,6 +186,12 @@ class Caller:
     pace: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     _local: threading.local = field(default_factory=threading.local)
+    _open: list[http.client.HTTPConnection] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Closes its connections."""
+        for connection in self._open:
+            connection.close()
 
     def call(self, model: str, prompt: str) -> Answer:
         """One call with its retries."""
@@ -228,6 +234,7 @@ class Caller:
             connection.connect()
             connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._local.connection = connection
+            self._open.append(connection)
         return connection
 
 

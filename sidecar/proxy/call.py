@@ -35,13 +35,13 @@ from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
+    from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Sent once more when a reused connection turns out to be dead; nothing else ever is."""
 
-IDEMPOTENT_METHODS = SAFE_METHODS | {"PUT", "DELETE", "TRACE"}
 SAMPLE = 64 * 1024
 """Bytes of the body that tell one request from another."""
 
@@ -127,11 +127,7 @@ class Call:
             True if the connection can carry another request.
         """
         try:
-            await self._forward()
-        except Refused as refused:
-            self._answer_refusal(refused)
-        except UpstreamFailed as failure:
-            await self._answer_failure(failure)
+            await self._attempt()
         except CallerGone:
             self._left()
             self.connection.abort()
@@ -145,7 +141,18 @@ class Call:
             self._answer_fault(error)
         finally:
             self._close()
+        if self._upload is not None:
+            # The reader of the body is free again only when its last user is gone.
+            await asyncio.wait({self._upload})
         return self.out.keep
+
+    async def _attempt(self) -> None:
+        try:
+            await self._forward()
+        except Refused as refused:
+            self._answer_refusal(refused)
+        except UpstreamFailed as failure:
+            self._answer_failure(failure)
 
     # -- before the call may leave ----------------------------------------------------------
 
@@ -231,6 +238,7 @@ class Call:
         self.model = dialect.model_of(self.path)
         if self._whole:
             self._body = self.payload.read_nowait(-1)
+            self._count(self._body)
         elif self._expects:
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._expects = False
@@ -265,17 +273,20 @@ class Call:
         self._whole = self.payload.at_eof()
 
     async def _receive(self) -> bytes:
-        """The next part of the body; checks the limit that a chunked body cannot announce."""
+        """The next part of the body."""
         chunk = await self.connection.received(self.payload.readany())
+        self._count(chunk)
+        return chunk
+
+    def _count(self, chunk: bytes) -> None:
+        """Checks the limit that a chunked body cannot announce."""
+        if not self._chunked:
+            return
         assert self.runtime is not None
         limit = self.runtime.config.limits.request_body
-        if self._chunked:
-            self._length += len(chunk)
-            if limit is not None and self._length > limit:
-                raise Refused(
-                    "too_large", f"the request's body is over limits.request_body ({limit})"
-                )
-        return chunk
+        self._length += len(chunk)
+        if limit is not None and self._length > limit:
+            raise Refused("too_large", f"the request's body is over limits.request_body ({limit})")
 
     def _admit(self, runtime: Runtime) -> None:
         subject = self.model if self.model is not None else target.route(self.path)
@@ -412,16 +423,6 @@ class Call:
         mark.update(self._sample)
         return mark.digest()
 
-    def is_repeatable(self) -> bool:
-        """Is it safe to send this request again although it may have been executed?"""
-        if self.message.method in IDEMPOTENT_METHODS:
-            return True
-        if headers.first(self.message.raw_headers, b"idempotency-key") is not None:
-            return True
-        return self.runtime is not None and self.runtime.dialect.repeatable(
-            self.message.method, self.path
-        )
-
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
         return replies.wants_envelope(_text(headers.first(self.message.raw_headers, b"accept")))
@@ -457,7 +458,7 @@ class Call:
         )
         self._answer(envelope, None, f"local: {refused.decision}", sent=False)
 
-    async def _answer_failure(self, failure: UpstreamFailed) -> None:
+    def _answer_failure(self, failure: UpstreamFailed) -> None:
         """No usable answer came: says so, in the caller's dialect."""
         if self._exchange is not None:
             self._exchange.close()
@@ -494,25 +495,40 @@ class Call:
         envelope = replies.envelope_of(
             "internal_error", "a fault in the daemon; its log has more", self.correlation_id
         )
-        self._answer(envelope, Verdict.NEUTRAL, "local: internal_error", sent=False)
+        # The fault may lie in a dialect: this answer asks none.
+        self._answer(
+            envelope, Verdict.NEUTRAL, "local: internal_error", sent=False, spoken=self.plane.generic
+        )
 
     def _answer(
-        self, envelope: Envelope, verdict: Verdict | None, rule: str, *, sent: bool
+        self,
+        envelope: Envelope,
+        verdict: Verdict | None,
+        rule: str,
+        *,
+        sent: bool,
+        spoken: Dialect | None = None,
     ) -> None:
         self.classified = Classified(
             envelope=envelope, verdict=verdict or Verdict.NEUTRAL, rule=rule
         )
         status = replies.DECISIONS[self.decision].status
-        dialect = self.runtime.dialect if self.runtime else self.plane.generic
+        dialect = spoken or (self.runtime.dialect if self.runtime else self.plane.generic)
         media_type, body = replies.body_of(
             envelope, status, dialect, self.path, plain=self.wants_envelope()
         )
         advice = should_retry(
             envelope,
+            terminal=False,
             decision=self.decision,
             fail_fast=self.runtime is not None and self.runtime.config.breaker.fail_fast,
             sdk_wait_max=self.runtime.config.sdk_wait_max if self.runtime else 60.0,
-            unsafe_repeat=sent and not self.is_repeatable(),
+            method=self.message.method,
+            idempotency_key=headers.first(self.message.raw_headers, b"idempotency-key")
+            is not None,
+            repeatable=self.runtime is not None
+            and self.runtime.dialect.repeatable(self.message.method, self.path),
+            sent=sent,
         )
         own = [
             *self.marks(),
@@ -570,6 +586,7 @@ class Call:
             self._answer_refusal(
                 Refused("draining", "the daemon stopped before the answer came", close=True)
             )
+        self.ending = Ending.SHUTDOWN
         self.connection.finish()
 
     def _close(self) -> None:

@@ -6,14 +6,13 @@ raises the exception its user already catches, with the envelope beside it.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.model import Envelope, ErrorClass, Source, Verdict
-from sidecar.envelope.policy import header_envelope
+from sidecar.envelope.policy import header_envelope, retry_headers
 
 ENVELOPE_TYPE = "application/vnd.error-envelope+json"
 """Asked for by `Accept`: the eight fields as the body of any error."""
@@ -145,9 +144,7 @@ def error_headers(
     headers = [("x-error-envelope", header_envelope(envelope))]
     if verdict is not None:
         headers.append(("x-sidecar-verdict", verdict.value))
-    if envelope.retryable and envelope.retry_after is not None:
-        headers.append(("retry-after", str(math.ceil(envelope.retry_after))))
-        headers.append(("retry-after-ms", str(math.ceil(envelope.retry_after * 1000))))
+    headers.extend(retry_headers(envelope))
     if should_retry is not None:
         headers.append(("x-should-retry", should_retry))
     return headers

@@ -20,13 +20,14 @@ from urllib.request import (  # type: ignore[attr-defined]
 )
 
 import aiohttp
-from aiohttp import BasicAuth, ClientTimeout, StreamReader, TCPConnector, UnixConnector
+from aiohttp import ClientTimeout, StreamReader, TCPConnector, UnixConnector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import BaseConnector, Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict
 from yarl import URL
 
 from sidecar.breaker.model import Kind
@@ -179,7 +180,9 @@ class Upstream:
             ssl=tls_context(provider) if url.scheme == "https" else True,
             server_hostname=provider.tls.server_name,
             proxy=proxy.url if proxy else None,
-            proxy_auth=proxy.auth if proxy else None,
+            proxy_headers=CIMultiDict({"Proxy-Authorization": proxy.auth})
+            if proxy and proxy.auth
+            else None,
         )
         self._timeout = ClientTimeout(
             connect=provider.timeouts.connect,
@@ -190,7 +193,7 @@ class Upstream:
             f"http://{self.authority.decode()}" if proxy and url.scheme == "http" else ""
         )
         self.proxy_lines = (
-            f"Proxy-Authorization: {proxy.auth.encode()}\r\n".encode()
+            f"Proxy-Authorization: {proxy.auth}\r\n".encode()
             if proxy and proxy.auth and self.absolute
             else b""
         )
@@ -370,10 +373,10 @@ class Exchange:
 
 
 class Proxy(NamedTuple):
-    """An egress proxy: its address and the credentials for it."""
+    """An egress proxy: its address, and the value of `Proxy-Authorization` for it."""
 
     url: URL
-    auth: BasicAuth | None
+    auth: str | None
 
 
 def proxy_for(provider: Provider, url: URL) -> Proxy | None:
@@ -397,7 +400,7 @@ def _proxy(address: str) -> Proxy:
     parts = urlsplit(address if "://" in address else f"http://{address}")
     auth = None
     if parts.username is not None:
-        auth = BasicAuth(unquote(parts.username), unquote(parts.password or ""))
+        auth = aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
     return Proxy(URL.build(scheme=parts.scheme, host=parts.hostname or "", port=parts.port), auth)
 
 
@@ -476,9 +479,10 @@ def _connect_failure(error: Exception) -> UpstreamFailed:
 def _tls_reason(error: Exception) -> str:
     cause: Any = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"certificate not accepted ({cause.verify_message})"
-        if isinstance(cause, ssl.SSLError) and cause.reason:
-            return str(cause.reason).lower().replace("_", " ")
+        # aiohttp's own errors inherit from ssl's without having their attributes.
+        if message := getattr(cause, "verify_message", None):
+            return f"certificate not accepted ({message})"
+        if reason := getattr(cause, "reason", None):
+            return str(reason).lower().replace("_", " ")
         cause = getattr(cause, "certificate_error", None) or getattr(cause, "os_error", None)
     return "handshake refused"

@@ -31,6 +31,14 @@ class TestForcedOpen:
         at.call(verdict)
         assert at.state is State.CLOSED
 
+    def test_names_no_failure_that_did_not_open_it(self, scene):
+        at = scene()
+        at.fail(4)
+        at.breaker.force(State.OPEN, at.now, at.now + 10, "upgrade")
+        at.wait(10)
+        at.admit()
+        assert at.refused().reason == "half-open, 1 under way to probe it; forced open: upgrade"
+
     def test_is_held_for_ever_without_a_time(self, scene):
         at = scene(open_max=300.0)
         at.breaker.force(State.OPEN, at.now)

@@ -1,6 +1,7 @@
 """The demo tells the truth: it fails if its own measurements do not bear it out."""
 
 import re
+from contextlib import closing
 
 import pytest
 
@@ -36,8 +37,10 @@ def test_the_story(commands: Commands) -> None:
 
 def test_the_caller_retries_as_the_sdks_do() -> None:
     waits: list[float] = []
-    with LyingUpstream(0.0) as upstream:
-        caller = Caller("127.0.0.1", upstream.port, sleep=waits.append)
+    with (
+        LyingUpstream(0.0) as upstream,
+        closing(Caller("127.0.0.1", upstream.port, sleep=waits.append)) as caller,
+    ):
         lied = caller.call(MISSPELT_MODEL, "x")
         assert (lied.status, lied.code, lied.attempts) == (503, "model_not_found", 3)
         assert 0.375 <= waits[0] <= 0.5 and 0.75 <= waits[1] <= 1.0  # noqa: PT018

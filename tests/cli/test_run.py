@@ -36,7 +36,7 @@ count = 0
 def told(number, frame):
     global count
     count += 1
-    print(signal.Signals(number).name, flush=True)
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(number, told)
 print(os.environ["BREAKER_SIDECAR_ADMIN"], flush=True)
@@ -161,7 +161,7 @@ def test_a_daemon_that_dies_is_started_again_on_the_same_ports(commands: Command
     assert process.stdout is not None
     port = daemons_port(process.stdout.readline())
     children = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(process.pid)],
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)],
         check=True,
         capture_output=True,
         text=True,

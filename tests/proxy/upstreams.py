@@ -161,3 +161,5 @@ class Upstream:
             self.open_connections -= 1
             self.tasks.discard(task)
             writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()

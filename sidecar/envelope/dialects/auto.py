@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sidecar.envelope import evidence as ev
+from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.compatible import Compatible
@@ -33,7 +33,7 @@ def by_route(path: str) -> Dialect | None:
 
 def by_shape(seen: Seen) -> Dialect:
     """The dialect whose errors look like this body; decoded for errors only."""
-    body = ev.decode(seen.body) if seen.status >= 400 else None
+    body = decode(seen.body) if seen.status >= 400 else None
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         if body.get("type") == "error" and isinstance(body["error"].get("type"), str):
             return _ANTHROPIC

@@ -1,7 +1,7 @@
 """Azure OpenAI: OpenAI's shape behind Microsoft's gateway.
 
 `error.code` may be the status as a string or a word in PascalCase. The API management in front
-answers `{"statusCode", "message"}` without `error`, and says that a plan's volume is spent with 403.
+answers `{"statusCode", "message"}` without `error`, and calls a plan's spent volume 403.
 """
 
 from __future__ import annotations

@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sidecar.envelope import evidence as ev
 from sidecar.envelope import retry_after
+from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule
-from sidecar.envelope.evidence import Evidence, Found
+from sidecar.envelope.evidence import Evidence, read
+from sidecar.envelope.fields import as_number_text, at
+from sidecar.envelope.locate import Found, find_error
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
 
 _MODEL_ROUTES = (
@@ -32,6 +34,15 @@ _MODEL_ROUTES = (
     "/api/generate",
     "/api/embed",
     "/api/embeddings",
+)
+
+# Members that would stand first in a small body that is an error without the word.
+_EARLY_SIGNS = (
+    b'{"detail"',
+    b'{"ok":false',
+    b'{"ok": false',
+    b'{"success":false',
+    b'{"success": false',
 )
 
 _BODY_WAITS = (
@@ -105,7 +116,7 @@ class Dialect:
         return None
 
     def is_model_route(self, method: str, path: str) -> bool:
-        """Whether a 2xx of this route must be an answer: a completion, an embedding, …"""
+        """Whether a 2xx of this route must be an answer: a completion, an embedding and so on."""
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
 
     def repeatable(self, method: str, path: str) -> bool:
@@ -116,19 +127,21 @@ class Dialect:
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """Whether a 2xx body is worth decoding; one substring search in the common case."""
-        if b'"error"' in body:
-            return ev.ERROR_IN_EARNEST.search(body) is not None
-        head = body[:512].lstrip()
+        if b'"error' in body:
+            return (
+                ERROR_IN_EARNEST.search(body) is not None
+                or b'"errors"' in body
+                or b'"error_' in body
+            )
         return (
-            b'"errors"' in body
-            or head.startswith((b'{"detail"', b'{"ok":false', b'{"success":false', b'{"ok": false'))
-            or "problem+json" in (seen.headers.get("content-type") or "")
+            body[:512].lstrip().startswith(_EARLY_SIGNS)
             or (len(body) < 4096 and b'"statusCode"' in body)
+            or "problem+json" in (seen.headers.get("content-type") or "")
         )
 
     def locate(self, body: Any, seen: Seen) -> Found | None:
         """The error in a decoded body, or None."""
-        return ev.find_error(
+        return find_error(
             body,
             failed=seen.status >= 400 or "problem+json" in (seen.headers.get("content-type") or ""),
             answers=self.is_model_route(seen.method, seen.path),
@@ -137,7 +150,7 @@ class Dialect:
 
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence in a located error."""
-        return ev.read(
+        return read(
             found,
             seen,
             code_places=self.code_places,
@@ -152,7 +165,7 @@ class Dialect:
             if not isinstance(source, dict):
                 continue
             for name, scale in _BODY_WAITS:
-                text = ev.as_number_text(source.get(name))
+                text = as_number_text(source.get(name))
                 wait = None if text is None else retry_after.seconds_of(text, now)
                 if text is not None and wait is not None:
                     return wait * scale, text
@@ -164,7 +177,7 @@ class Dialect:
         """Seconds until a spent window reopens, where a machine field says so."""
         now = evidence.seen.now
         for place in _RESET_PLACES:
-            text = ev.as_number_text(ev.at(evidence.error, place))
+            text = as_number_text(at(evidence.error, place))
             wait = None if text is None else retry_after.seconds_of(text, now)
             if wait is not None:
                 return wait

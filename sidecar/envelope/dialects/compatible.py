@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sidecar.envelope.dialects.openai import CONTEXT_TEXT, OPENAI_RULES, SIZE_STATUSES, OpenAI
+from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
 from sidecar.envelope.dialects.rule import FIVE, TWO, Rule, statuses
 from sidecar.envelope.dialects.words import PERMANENT, RATE_LIMIT, TRANSIENT, VALIDATION
 from sidecar.envelope.model import Verdict
@@ -38,17 +38,7 @@ QUOTA_TEXT = Rule(
     code="quota_exhausted",
 )
 
-MODEL_TEXT = Rule(
-    name="no such model",
-    why="a server that has no code for it; only the text tells",
-    says=("model",),
-    statuses=statuses(400, 404, 422),
-    when=lambda evidence: any(phrase in evidence.text for phrase in _NO_MODEL),
-    class_=PERMANENT,
-    code="model_not_found",
-)
-
-_NO_MODEL = (
+NO_MODEL_PHRASES = (
     "does not exist",
     "not found",
     "no models loaded",
@@ -58,6 +48,16 @@ _NO_MODEL = (
     "no such model",
     "invalid model:",
     "is not a valid model",
+)
+
+MODEL_TEXT = Rule(
+    name="no such model",
+    why="a server that has no code for it; only the text tells",
+    says=("model",),
+    statuses=statuses(400, 404, 422),
+    when=lambda evidence: any(phrase in evidence.text for phrase in NO_MODEL_PHRASES),
+    class_=PERMANENT,
+    code="model_not_found",
 )
 
 NO_CHANNEL = Rule(
@@ -122,6 +122,3 @@ class Compatible(OpenAI):
     name = "openai-compatible"
     rules: ClassVar[tuple[Rule, ...]] = COMPATIBLE_RULES
     quota_may_be_a_rate: ClassVar[bool] = True
-
-
-__all__ = ["COMPATIBLE_RULES", "CONTEXT_TEXT", "SIZE_STATUSES", "Compatible"]

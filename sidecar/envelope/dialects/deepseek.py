@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
+from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
 from sidecar.envelope.dialects.rule import Rule, statuses
 from sidecar.envelope.dialects.words import PERMANENT, TRANSIENT
 from sidecar.envelope.model import Seen

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 from sidecar.envelope.dialects.rule import FIVE, Rule, statuses
-from sidecar.envelope.evidence import Evidence, as_word
+from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import as_word
 from sidecar.envelope.model import ErrorClass, Verdict
 
 _CLOUDFLARE_ERROR = re.compile(r"\bError (?:code:? )?(1\d{3})\b", re.IGNORECASE)

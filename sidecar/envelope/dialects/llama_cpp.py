@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
+from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
 from sidecar.envelope.dialects.rule import Rule, statuses
 from sidecar.envelope.dialects.words import TRANSIENT, VALIDATION
 from sidecar.envelope.model import Verdict

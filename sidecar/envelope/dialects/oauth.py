@@ -39,7 +39,8 @@ OAUTH = (
         why="the refresh token, code or device code is gone: refreshing again would loop",
         codes=words(
             "invalid_grant invalid_client unauthorized_client access_denied expired_token"
-            " login_required consent_required interaction_required account_selection_required"
+            " login_required consent_required interaction_required"
+            " account_selection_required"
         ),
         when=_spoken,
         class_=AUTHENTICATION,
@@ -48,8 +49,8 @@ OAUTH = (
         name="the token request is malformed",
         why="RFC 6749: the request is at fault",
         codes=words(
-            "unsupported_grant_type invalid_scope unsupported_response_type unsupported_token_type"
-            " invalid_target invalid_request_uri"
+            "unsupported_grant_type invalid_scope unsupported_response_type"
+            " unsupported_token_type invalid_target invalid_request_uri"
         ),
         when=_spoken,
         class_=VALIDATION,

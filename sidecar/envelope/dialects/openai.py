@@ -79,7 +79,7 @@ def error_type(envelope: Envelope) -> str:
 
 
 def error_object(envelope: Envelope) -> dict[str, Any]:
-    """The `error` member; the client shows nothing of a body beyond it, so the envelope is in it."""
+    """The `error` member, with the envelope in it: the client shows nothing of a body beyond it."""
     return {
         "message": envelope.message,
         "type": error_type(envelope),
@@ -99,7 +99,7 @@ class OpenAI(Dialect):
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.TRANSIENT
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
-        """`{"error": {…}}` with the envelope under `envelope` and, for the client, `error.envelope`."""
+        """`{"error": {…}}`, the envelope under `envelope` and `error.envelope`."""
         del status, path
         return msgspec.json.encode({"error": error_object(envelope), "envelope": envelope})
 

@@ -18,7 +18,8 @@ from sidecar.envelope.dialects.words import (
     TRANSIENT,
     VALIDATION,
 )
-from sidecar.envelope.evidence import Evidence, at
+from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import at
 from sidecar.envelope.model import Verdict
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from sidecar.envelope.evidence import Evidence, normal
+from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import normal
 from sidecar.envelope.model import ErrorClass, Verdict
 
 #: Own words that say: no repetition of this request can succeed.

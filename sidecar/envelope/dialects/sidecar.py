@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sidecar.envelope import evidence as ev
+from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen, Source, Verdict
 from sidecar.envelope.redact import redact_headers
@@ -56,7 +56,7 @@ def _verdict(seen: Seen, envelope: Envelope) -> Verdict:
 
 
 def _read(told: str, seen: Seen, correlation_id: str) -> Envelope | None:
-    value = ev.decode(told.encode("latin-1", "replace"))
+    value = decode(told.encode("latin-1", "replace"))
     try:
         envelope = msgspec.convert(value, Envelope)
     except msgspec.ValidationError:

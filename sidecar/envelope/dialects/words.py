@@ -18,11 +18,11 @@ TRANSIENT = ErrorClass.TRANSIENT
 PERMANENT = ErrorClass.PERMANENT
 
 _THROTTLE_WORDS = words(
-    "rate_limit_exceeded rate_limit_error rate_limit rate_limited ratelimited rate_limit_reached"
-    " rate_limit_reached_error ratelimitreached ratelimitexceeded ratelimiterror slow_down"
-    " too_many_requests toomanyrequests toomanyrequestsexception requests_limit_exceeded"
-    " tokens_limit_exceeded request_rate_limit_exceeded throttling_error throttled"
-    " throttlingexception quota_exceeded_per_minute"
+    "rate_limit_exceeded rate_limit_error rate_limit rate_limited ratelimited"
+    " rate_limit_reached rate_limit_reached_error ratelimitreached ratelimitexceeded"
+    " ratelimiterror slow_down too_many_requests toomanyrequests toomanyrequestsexception"
+    " requests_limit_exceeded tokens_limit_exceeded request_rate_limit_exceeded"
+    " throttling_error throttled throttlingexception quota_exceeded_per_minute"
 )
 
 BUDGETS = (
@@ -30,10 +30,10 @@ BUDGETS = (
         name="credit is spent",
         why="only whoever pays can mend it",
         codes=words(
-            "credit_balance_exhausted credits_exhausted insufficient_balance insufficient_credits"
-            " insufficient_credit insufficient_balance_error out_of_credits out_of_credit no_credits"
-            " insufficient_user_quota arrearage balance_not_enough insufficient_account_balance"
-            " exhausted_balance"
+            "credit_balance_exhausted credits_exhausted insufficient_balance"
+            " insufficient_credits insufficient_credit insufficient_balance_error"
+            " out_of_credits out_of_credit no_credits insufficient_user_quota arrearage"
+            " balance_not_enough insufficient_account_balance exhausted_balance"
         ),
         class_=PERMANENT,
         code="credits_exhausted",
@@ -42,10 +42,11 @@ BUDGETS = (
         name="a spend limit is reached",
         why="only whoever set the cap can mend it",
         codes=words(
-            "organization_spend_limit_exceeded project_spend_limit_exceeded spend_limit_exceeded"
-            " organization_usage_limit_exceeded spend_limit_reached spending_limit_exceeded"
-            " spending_limit_reached billing_hard_limit_reached budget_exceeded budget_limit_exceeded"
-            " enforced_spend_limit_reached contract_spend_limit_reached workspace_spend_limit_reached"
+            "organization_spend_limit_exceeded project_spend_limit_exceeded"
+            " spend_limit_exceeded organization_usage_limit_exceeded spend_limit_reached"
+            " spending_limit_exceeded spending_limit_reached billing_hard_limit_reached"
+            " budget_exceeded budget_limit_exceeded enforced_spend_limit_reached"
+            " contract_spend_limit_reached workspace_spend_limit_reached"
         ),
         class_=PERMANENT,
         code="spend_limit_reached",
@@ -54,8 +55,9 @@ BUDGETS = (
         name="the window of a plan is spent",
         why="time or a larger plan mends it, no repetition does",
         codes=words(
-            "usage_limit_reached plan_window_exhausted daily_limit_exceeded dailylimitexceeded"
-            " monthly_limit_exceeded weekly_limit_exceeded free_quota_exceeded daily_quota_exceeded"
+            "usage_limit_reached plan_window_exhausted daily_limit_exceeded"
+            " dailylimitexceeded monthly_limit_exceeded weekly_limit_exceeded"
+            " free_quota_exceeded daily_quota_exceeded"
         ),
         class_=PERMANENT,
         code="plan_window_exhausted",
@@ -71,8 +73,9 @@ BUDGETS = (
         name="the quota is spent",
         why="money or allowance is gone and the source does not say which",
         codes=words(
-            "insufficient_quota quota_exhausted billing_not_active billing_error payment_required"
-            " payment_required_error exceeded_current_quota_error linked_organization_spend_limit_reached"
+            "insufficient_quota quota_exhausted billing_not_active billing_error"
+            " payment_required payment_required_error exceeded_current_quota_error"
+            " linked_organization_spend_limit_reached"
             " linked_organization_billing_unavailable"
         ),
         class_=PERMANENT,
@@ -93,10 +96,11 @@ CONTENT = (
         name="no such model",
         why="a typo, a retired model or one outside the plan: no repetition finds it",
         codes=words(
-            "model_not_found model_not_available model_decommissioned model_deprecated invalid_model"
-            " invalid_model_error deploymentnotfound deployment_not_found model_not_exist"
-            " model_not_exists modelnotfound model_not_found_error modelnotfounderror unknown_model"
-            " model_terminated model_does_not_exist unsupported_model model_unavailable_in_plan"
+            "model_not_found model_not_available model_decommissioned model_deprecated"
+            " invalid_model invalid_model_error deploymentnotfound deployment_not_found"
+            " model_not_exist model_not_exists modelnotfound model_not_found_error"
+            " modelnotfounderror unknown_model model_terminated model_does_not_exist"
+            " unsupported_model model_unavailable_in_plan"
         ),
         class_=PERMANENT,
         code="model_not_found",
@@ -106,8 +110,9 @@ CONTENT = (
         why="the same prompt will never fit",
         codes=words(
             "context_length_exceeded exceed_context_size_error context_window_exceeded"
-            " contextwindowexceedederror context_size_exceeded context_too_long prompt_too_long"
-            " max_context_length_exceeded context_limit_exceeded model_max_prompt_tokens_exceeded"
+            " contextwindowexceedederror context_size_exceeded context_too_long"
+            " prompt_too_long max_context_length_exceeded context_limit_exceeded"
+            " model_max_prompt_tokens_exceeded"
         ),
         class_=VALIDATION,
         code="context_length_exceeded",
@@ -116,10 +121,11 @@ CONTENT = (
         name="the content was blocked",
         why="a policy refused this content; it will refuse it again",
         codes=words(
-            "content_filter content_filtered content_policy_violation responsibleaipolicyviolation"
-            " contentpolicyviolationerror image_content_policy_violation moderation_blocked"
-            " content_moderation_failed content_blocked data_inspection_failed contentfilter"
-            " content_filter_blocked safety_violation content_policy"
+            "content_filter content_filtered content_policy_violation"
+            " responsibleaipolicyviolation contentpolicyviolationerror"
+            " image_content_policy_violation moderation_blocked content_moderation_failed"
+            " content_blocked data_inspection_failed contentfilter content_filter_blocked"
+            " safety_violation content_policy"
         ),
         class_=VALIDATION,
         code="content_filtered",
@@ -132,8 +138,9 @@ CREDENTIALS = (
         name="the token has expired",
         why="a credential that can be renewed: one refresh mends it",
         codes=words(
-            "token_expired access_token_expired expired_access_token jwt_expired id_token_expired"
-            " expiredtoken expiredtokenexception access_token_has_expired authentication_token_expired"
+            "token_expired access_token_expired expired_access_token jwt_expired"
+            " id_token_expired expiredtoken expiredtokenexception access_token_has_expired"
+            " authentication_token_expired"
         ),
         class_=AUTHENTICATION,
         code="token_expired",
@@ -154,15 +161,18 @@ CREDENTIALS = (
         name="the credential is refused",
         why="the source names the credential or the account, whatever the status says",
         codes=words(
-            "invalid_api_key incorrect_api_key invalid_key api_key_invalid invalid_authentication"
-            " invalid_authentication_error expired_key expired_api_key api_key_expired"
-            " token_not_found_in_db key_model_access_denied account_deactivated account_suspended"
-            " account_disabled organization_restricted organization_disabled organization_deactivated"
-            " organization_on_hold cmek_key_disabled access_terminated deactivated_workspace"
-            " invalid_organization mismatched_organization mismatched_project usage_not_included"
+            "invalid_api_key incorrect_api_key invalid_key api_key_invalid"
+            " invalid_authentication invalid_authentication_error expired_key"
+            " expired_api_key api_key_expired token_not_found_in_db"
+            " key_model_access_denied account_deactivated account_suspended"
+            " account_disabled organization_restricted organization_disabled"
+            " organization_deactivated organization_on_hold cmek_key_disabled"
+            " access_terminated deactivated_workspace invalid_organization"
+            " mismatched_organization mismatched_project usage_not_included"
             " unsupported_country_region_territory ip_not_authorized insufficient_scope"
             " insufficient_permissions missing_scope api_key_scope_missing"
-            " claude_code_key_creator_not_member no_api_key_provided missing_api_key invalid_apikey"
+            " claude_code_key_creator_not_member no_api_key_provided missing_api_key"
+            " invalid_apikey"
         ),
         class_=AUTHENTICATION,
     ),
@@ -170,9 +180,10 @@ CREDENTIALS = (
         name="a class of credential errors under another status",
         why="the kind of error is stated, the status is a gateway's",
         codes=words(
-            "authentication_error authenticationerror unauthorized unauthenticated permission_error"
-            " permission_denied permissiondeniederror permission_denied_error access_denied forbidden"
-            " invalid_token invalid_credentials"
+            "authentication_error authenticationerror unauthorized unauthenticated"
+            " permission_error permission_denied permissiondeniederror"
+            " permission_denied_error access_denied forbidden invalid_token"
+            " invalid_credentials"
         ),
         statuses=TWO | FIVE | statuses(400, 401, 403, 407),
         class_=AUTHENTICATION,
@@ -203,7 +214,8 @@ THROTTLES = (
 _OVERLOAD_WORDS = words(
     "overloaded overloaded_error server_is_overloaded server_overloaded engine_overloaded"
     " engine_overloaded_error provider_overloaded capacity_exceeded service_overload"
-    " service_tier_capacity_exceeded model_overloaded resource_overloaded insufficient_system_resource"
+    " service_tier_capacity_exceeded model_overloaded resource_overloaded"
+    " insufficient_system_resource"
 )
 
 OVERLOADS = (
@@ -257,8 +269,9 @@ _REQUEST_WORDS = words(
     " tool_use_failed tool_call_invalid unsupported_parameter unsupported_value"
     " string_above_max_length invalid_image invalid_image_format invalid_base64_image"
     " invalid_image_url image_too_large image_too_small image_parse_error invalid_image_mode"
-    " image_file_too_large unsupported_image_media_type empty_image_file failed_to_download_image"
-    " image_file_not_found json_validate_failed request_body_encoding_invalid"
+    " image_file_too_large unsupported_image_media_type empty_image_file"
+    " failed_to_download_image image_file_not_found json_validate_failed"
+    " request_body_encoding_invalid"
 )
 
 KINDS = (

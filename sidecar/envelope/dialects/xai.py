@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
+from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
 from sidecar.envelope.dialects.rule import Rule, statuses, words
 from sidecar.envelope.dialects.words import AUTHENTICATION, PERMANENT
 

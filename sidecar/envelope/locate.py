@@ -1,0 +1,134 @@
+"""Finds the error in a decoded body, and only where errors stand.
+
+Providers agree on nothing but JSON: the error may be an object under `error`, a string there, the
+whole body, the first of a list, or inside the first choice. A model writes about errors, and a
+resource that failed is a good answer about a failure: neither is an error of this call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sidecar.envelope.fields import as_word, status_like
+
+# Beside these an `error` is an error; beside an `id` or a `status` it is the state of a resource.
+_ERROR_MEMBERS = frozenset(
+    {
+        "error", "errors", "error_code", "error_description", "error_uri", "message", "msg", "code",
+        "type", "detail", "details", "title", "request_id", "requestid", "trace_id", "timestamp",
+        "success", "ok", "path", "statuscode", "status_code", "param", "user_id", "result", "data",
+        "messages", "headers", "hint", "help", "error_type", "reason", "sequence_number",
+        "retry_after", "docs", "documentation_url", "envelope", "signin_url",
+    }
+)  # fmt: skip
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An error located in a body: the object, what stands around it, and how sure it is."""
+
+    error: dict[str, Any]
+    around: dict[str, Any]
+    weak: bool = False
+
+
+def find_error(
+    body: Any, *, failed: bool, answers: bool, failing: Mapping[str, str] = {}
+) -> Found | None:
+    """Locate the error in a decoded body.
+
+    Args:
+        body: decoded JSON.
+        failed: the status already says that it is an error; then the body itself may be it.
+        answers: the route answers with results only, so that an `error` beside them counts.
+        failing: finish reasons that are errors, to their codes.
+
+    Returns:
+        The error, or None: there is none, or it is data of a resource.
+    """
+    if isinstance(body, list):
+        if len(body) != 1 and not (failed and body):
+            return None
+        return find_error(body[0], failed=failed, answers=False)
+    if not isinstance(body, dict):
+        return Found({"message": body}, {}) if failed and isinstance(body, str) else None
+    lone = all(name.lower() in _ERROR_MEMBERS for name in body) and not (
+        body.get("data") or body.get("result")
+    )
+    error = body.get("error")
+    if is_truthy_error(error) and (failed or answers or lone):
+        if isinstance(error, dict):
+            return Found(error, body)
+        if isinstance(error, list):
+            first = error[0]
+            return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
+        if error is not True:
+            return Found(_spoken(str(error), body), body)
+    return _find_flat(body, failed=failed, lone=lone) or (
+        _find_choice(body, failing) if answers else None
+    )
+
+
+def _spoken(error: str, body: dict[str, Any]) -> dict[str, Any]:
+    """An `error` that is a string: a code of OAuth's kind, or a sentence."""
+    member: dict[str, Any] = {
+        name: value for name, value in body.items() if name != "error" and value is not None
+    }
+    described = (
+        member.get("error_description") or member.get("message") or member.get("description")
+    )
+    if isinstance(described, str) and described.strip():
+        member["message"] = described
+        member.setdefault("word", error)
+    else:
+        member["message"] = error
+        member.setdefault("word", error)
+    return member
+
+
+def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | None:
+    if body.get("object") == "error" or (body.get("type") == "error" and "message" in body):
+        return Found(body, body)
+    errors = body.get("errors")
+    refused = body.get("success") is False or body.get("ok") is False
+    if isinstance(errors, list) and errors and (failed or refused or lone) and not body.get("data"):
+        first = errors[0]
+        return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
+    if failed:
+        return Found(body, body) if body else None
+    if refused and lone:
+        return Found(body, body)
+    status = body.get("status")
+    if status == "error" and isinstance(body.get("message"), str):
+        return Found({name: value for name, value in body.items() if name != "status"}, body)
+    stated = as_word(body.get("statusCode") or body.get("status_code") or status) or ""
+    if (status_like(stated) or 0) >= 400 and ("title" in body or "message" in body):
+        return Found(body, body)
+    if set(body) == {"detail"} and isinstance(body["detail"], str):
+        return Found(body, body, weak=True)
+    return None
+
+
+def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | None:
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        return None
+    error = choices[0].get("error")
+    if isinstance(error, dict) and is_truthy_error(error):
+        return Found(error, body)
+    reason = choices[0].get("finish_reason")
+    code = failing.get(reason) if isinstance(reason, str) else None
+    if code is None:
+        return None
+    return Found({"code": code, "message": f"the answer ended with the reason {reason}"}, body)
+
+
+def is_truthy_error(value: Any) -> bool:
+    """Whether an `error` member says that there is one: null, empty and all-null are none."""
+    if isinstance(value, dict):
+        return any(is_truthy_error(member) for member in value.values())
+    if isinstance(value, str):
+        return bool(value.strip())
+    return bool(value)
