@@ -17,7 +17,7 @@ from sidecar.cli.recorded import Recorded, RecordedError, read
 from sidecar.envelope import dialects
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Classified
-from sidecar.envelope.stream import StreamReader, is_stream
+from sidecar.envelope.stream import classify_stream, is_stream
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +61,7 @@ def _classify(recorded: Recorded, name: str) -> Classified:
         stream = is_stream(seen.headers.get("content-type"), seen.body[:512])
     if not stream or seen.status >= 400:
         return classify(seen, dialect)
-    reader = StreamReader(dialect, seen)
-    reader.feed(seen.body)
-    return reader.failed or reader.finish(clean=True)
+    return classify_stream(seen, dialect)
 
 
 def _content(file: str) -> str:

@@ -193,8 +193,8 @@ def _outage(stage: _Stage) -> None:
         failed += stage.once.call(GOOD_MODEL, f"unlucky {failed}").status == 500
     reached = stage.upstream.total - before
     stage.console.print(
-        f"The upstream answers {GOOD_MODEL} with 500. The breaker of {_KEY} is {stage.state()} after {failed}"
-        f" failures ({reached} requests)."
+        f"The upstream answers {GOOD_MODEL} with 500. The breaker of {_KEY} is"
+        f" {stage.state()} after {failed} failures ({reached} requests)."
     )
     before = stage.upstream.total
     answers = [stage.once.call(GOOD_MODEL, f"too late {number}") for number in range(_REFUSED)]

@@ -13,10 +13,12 @@ from typing import Any
 
 import msgspec
 
+from sidecar.envelope.inflate import inflate
 from sidecar.envelope.model import Headers, Seen
 
 _BUILT = "http"
 _OTHERS = ("database", "sdk")
+_MOST_INFLATED = 1024 * 1024
 
 
 class RecordedError(ValueError):
@@ -96,10 +98,16 @@ def _recorded(
     status = response.get("status")
     if not isinstance(status, int) or isinstance(status, bool) or not 100 <= status <= 999:
         raise RecordedError("status is missing: a number from 100 to 999")
+    headers = _headers(response.get("headers"))
+    body = _body(response.get("body"), response.get("body_encoding"))
+    coding = headers.get("content-encoding")
+    if coding is not None and response.get("body_encoding") == "base64":
+        # Bytes as they were on the wire; a body that was recorded as text is readable already.
+        body = inflate(body, coding, _MOST_INFLATED) or body
     seen = Seen(
         status=status,
-        headers=_headers(response.get("headers")),
-        body=_body(response.get("body"), response.get("body_encoding")),
+        headers=headers,
+        body=body,
         method=_text(request, "method", "POST"),
         path=_text(request, "path", "/").partition("?")[0],
         now=_number(document, "now", now),

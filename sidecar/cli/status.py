@@ -90,7 +90,7 @@ def render(document: Document, now: float) -> Group:
         now: seconds since the epoch, for "since" and "in".
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("", "state", "in flight", "failures", "window", "since", "why"):
+    for title in ("", "state", "in flight", "failures", "window", "since", "upstream or reason"):
         right = title in ("in flight", "failures")
         table.add_column(title, justify="right" if right else "left", overflow="fold")
     for name, provider in document.get("providers", {}).items():

@@ -33,8 +33,7 @@ def dialect_names() -> frozenset[str]:
     """Every legal dialect."""
     from sidecar.envelope import dialects  # noqa: PLC0415 - only a file that names one needs it
 
-    names: frozenset[str] = getattr(dialects, "NAMES", frozenset())
-    return names | {"auto"}
+    return dialects.NAMES | {"auto"}
 
 
 def _duration(reader: Reader, node: Node, path: str, kind: inspect.Type) -> Any:
@@ -149,7 +148,7 @@ def _hosts(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
 def _dialect(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     text = reader.text(node, path, what="a dialect")
     names = dialect_names()
-    if text is NOTHING or text in names or len(names) == 1:
+    if text is NOTHING or text in names:
         return text
     near = nearest(text, names)
     hint = f'did you mean "{near}"?' if near else "auto and generic fit any upstream"

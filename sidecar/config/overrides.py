@@ -96,7 +96,7 @@ def _put(reader: Reader, values: Values, source: str, key: str, text: str) -> No
         node.items = [Scalar(part, 0, plain=True) for part in parts if part]
     own = Reader(source, {}, READERS)
     value = own.read(node, struct_fields(owner)[leaf].type, "")
-    if value is None or value is NOTHING:
+    if own.problems or value is None or value is NOTHING:
         reader.problems += own.problems or [Problem(source, None, "", "is empty")]
         return
     target = values.setdefault(section, {}) if section else values

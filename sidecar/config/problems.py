@@ -33,7 +33,9 @@ class Problem(msgspec.Struct, frozen=True):
         place = self.source if self.line is None else f"{self.source}:{self.line}"
         key = f"{self.path}: " if self.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{place}: {key}{self.message}{hint}"
+        text = f"{place}: {key}{self.message}{hint}"
+        # What stands in a file must not steer the terminal that shows it.
+        return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 class ConfigError(Exception):

@@ -248,6 +248,9 @@ class SetHeader(Section, frozen=True, kw_only=True):
     ] = None
     prefix: Annotated[str, _about('What stands before the value, such as `"Bearer "`.')] = ""
 
+    def __repr__(self) -> str:
+        return f"SetHeader(file={self.file!r}, value={'set' if self.value else None})"
+
 
 class Settings(Section, frozen=True, kw_only=True):
     """What holds for every provider and may be repeated under one."""

@@ -5,9 +5,10 @@ People rarely invent keys. They slip on a letter, or they put the right word one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from functools import cache
+from types import MappingProxyType
 
 import msgspec
 from msgspec import inspect
@@ -123,12 +124,13 @@ def _plain(word: str) -> str:
     return word.lower().replace("-", "_")
 
 
-def struct_fields(kind: type[msgspec.Struct]) -> dict[str, inspect.Field]:
+@cache
+def struct_fields(kind: type[msgspec.Struct]) -> Mapping[str, inspect.Field]:
     """The fields of a struct by the name they have in the file."""
     info = inspect.type_info(kind)
     if not isinstance(info, inspect.StructType):
         raise TypeError(kind)
-    return {field.encode_name: field for field in info.fields}
+    return MappingProxyType({field.encode_name: field for field in info.fields})
 
 
 def struct_class(kind: inspect.Type) -> type[msgspec.Struct]:

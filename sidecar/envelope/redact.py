@@ -68,14 +68,13 @@ _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 
-
 # One of these stands in every text that the patterns above could hit: most texts have none.
 _SCHEME_WORDS = ("bearer", "basic", "negotiate", "token")
 _NAME_WORDS = ("key", "secret", "passw", "pwd", "token", "authorization", "credential", "signature")
 _SHAPE_STARTS = (
-    "sk-", "pk-", "rk-", "sk_", "pk_", "rk_", "whsec_", "gsk", "xai", "pplx", "hf_", "hf-", "r8_", "r8-",
-    "nvapi", "fw_", "fw-", "csk", "tgp", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
-    "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA", "eyJ",
+    "sk-", "pk-", "rk-", "sk_", "pk_", "rk_", "whsec_", "gsk", "xai", "pplx", "hf_", "hf-",
+    "r8_", "r8-", "nvapi", "fw_", "fw-", "csk", "tgp", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA", "eyJ",
 )  # fmt: skip
 
 

@@ -265,7 +265,7 @@ class Connection(BaseProtocol):
         """The answer was no 101: what came behind the request is the next request."""
         if self._parser is None:
             return
-        cast("HttpRequestParser", self._parser).set_upgraded(False)  # noqa: FBT003
+        cast("HttpRequestParser", self._parser).set_upgraded(False)
         self._upgraded = False
         tail, self._tail = self._tail, b""
         if tail:
@@ -318,14 +318,16 @@ class Connection(BaseProtocol):
             CallerGone: it read nothing for `idle` seconds.
         """
         while self._resumed is not None and self.transport is not None:
-            before = self.transport.get_write_buffer_size()
+            before = self._unsent()
             try:
                 async with asyncio.timeout(self.idle):
                     await asyncio.shield(self._resumed)
             except TimeoutError:
-                transport = self.transport
-                if transport is None or transport.get_write_buffer_size() >= before:
+                if self._unsent() >= before:
                     raise CallerGone("the caller does not read") from None
+
+    def _unsent(self) -> int:
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     async def received(self, waiting: Awaitable[bytes]) -> bytes:
         """A part of the request's body.

@@ -17,6 +17,8 @@ from aiohttp.http_parser import RawRequestMessage
 from sidecar import clock
 from sidecar.admin.guard import host_allowed, is_loopback, parse_authority
 from sidecar.admin.sockets import address_of, open_sockets, server_tls
+from sidecar.breaker.admission import Admission
+from sidecar.breaker.model import Refusal
 from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
 from sidecar.config.resolved import Config
@@ -24,6 +26,7 @@ from sidecar.envelope import dialects
 from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
+from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.runtime import Runtime, breaker_settings
 from sidecar.telemetry.observer import Observer
 
@@ -94,9 +97,7 @@ class DataPlane:
         return names
 
     def _factory(self, *, trusted: bool) -> Callable[[], Connection]:
-        return lambda: Connection(
-            self, self.loop, idle=self._client_timeout(), trusted=trusted
-        )
+        return lambda: Connection(self, self.loop, idle=self._client_timeout(), trusted=trusted)
 
     def _client_timeout(self) -> float:
         return max((r.config.timeouts.client for r in self.runtimes.values()), default=300.0)
@@ -118,7 +119,7 @@ class DataPlane:
         self._active += 1
         self._idle.clear()
         try:
-            return await Call(self, connection, message, payload).run()
+            return await Call(self, connection, Incoming(connection, message, payload)).run()
         finally:
             self._active -= 1
             if not self._active:
@@ -126,7 +127,7 @@ class DataPlane:
 
     async def refuse(self, connection: Connection, refusal: Refused) -> None:
         """Answers bytes that are no request."""
-        await Call.of_no_request(self, connection, refusal).run()
+        await Call(self, connection, Incoming.nothing(connection), refusal).run()
 
     # -- what calls ask for -----------------------------------------------------------------
 
@@ -145,22 +146,22 @@ class DataPlane:
             return True
         return not named.literal and host_allowed(authority, self.config.allowed_hosts)
 
-    def unknown(self, name: str) -> str:
-        """What is said to a call for a provider that is not there."""
-        del name  # what a caller wrote is not quoted back
+    def known(self) -> str:
+        """What is said to a call for a provider that is not there; quotes nothing of it."""
         known = ", ".join(sorted(self.runtimes)) or "none"
         off = ", ".join(sorted(self.config.disabled))
         return f"no such provider; configured: {known}" + (f"; disabled: {off}" if off else "")
 
-    def breaker_mark(self, call: Call) -> str:
-        """The value of `x-sidecar-breaker` for an answer."""
-        if call.refusal is not None:
-            return mark(call.refusal.key, call.refusal.state.value, call.refusal.mode.value)
-        if call.admission is not None:
-            admission = call.admission
-            return mark(admission.key, admission.state.value, admission.mode.value)
-        assert call.runtime is not None
-        key, state, mode = self.registry.peek(call.runtime.name, None, clock.monotonic())
+    def breaker_mark(self, provider: str, held_by: Refusal | Admission | None) -> str:
+        """The value of `x-sidecar-breaker`: what refused or admitted the call, else its provider's.
+
+        Args:
+            provider: the call's.
+            held_by: what the registry said to the call; None if it was not asked.
+        """
+        if held_by is not None:
+            return mark(held_by.key, held_by.state.value, held_by.mode.value)
+        key, state, mode = self.registry.peek(provider, None, clock.monotonic())
         return mark(key, state.value, mode.value)
 
     # -- what the daemon asks for -----------------------------------------------------------

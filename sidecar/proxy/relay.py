@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sidecar import clock as clocks_of_machine
+from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import inflate
@@ -22,9 +22,9 @@ from sidecar.envelope.policy import is_reclassified, should_retry, status_for
 from sidecar.envelope.stream import StreamReader, is_stream
 from sidecar.proxy import headers, replies
 from sidecar.proxy.clocks import Clock
+from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.outgoing import Framing, framing_of
-from sidecar.proxy.upstream import Answer, Exchange
 from sidecar.telemetry.observer import Fault
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Relay:
             answer.message.code,
             answer.message.raw_headers,
             chunked=answer.message.chunked,
-            head_only=call.message.method == "HEAD",
+            head_only=call.incoming.method == "HEAD",
         )
         self._copy = bytearray()
         self._limit = runtime.config.limits.classify_body
@@ -112,7 +112,7 @@ class Relay:
 
     def _heard(self, chunk: bytes) -> None:
         """Bytes arrived: moves the clock, feeds the reader and the copy."""
-        now = clocks_of_machine.monotonic()
+        now = machine.monotonic()
         call = self._call
         call.heard_at = now
         if call.key is not None:
@@ -326,9 +326,9 @@ class Relay:
             body=body or b"",
             truncated=self._cut_copy or (body is None and bool(self._copy)),
             complete=complete,
-            method=self._call.message.method,
+            method=self._call.incoming.method,
             path=self._runtime.upstream.prefix + self._call.path,
-            now=clocks_of_machine.wall(),
+            now=machine.wall(),
         )
 
     def _classify(self, *, complete: bool) -> Classified:
@@ -343,7 +343,7 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
             self._call.plane.observer.emit(
                 Fault(
-                    at=clocks_of_machine.wall(),
+                    at=machine.wall(),
                     where="classify",
                     error=error,
                     correlation_id=self._call.correlation_id,
@@ -361,7 +361,7 @@ class Relay:
         call.reclassified = is_reclassified(classified, self._message.code)
         fingerprint = None
         if classified.verdict is Verdict.FAILURE and kind is Kind.ANSWER:
-            fingerprint = call.fingerprint()
+            fingerprint = call.incoming.fingerprint()
         call.settle(
             Outcome(
                 classified.verdict,
@@ -402,7 +402,7 @@ class Relay:
         own.extend(replies.error_headers(envelope, classified.verdict, self._advice(classified)))
         dropped = headers.HINTS
         framing = self._framing
-        replaced = call.wants_envelope() and framing is not Framing.NONE
+        replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
         if replaced:
             body = msgspec.json.encode(envelope)
             dropped = dropped | REPLACED_BODY

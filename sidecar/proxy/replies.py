@@ -18,6 +18,10 @@ ENVELOPE_TYPE = "application/vnd.error-envelope+json"
 """Asked for by `Accept`: the eight fields as the body of any error."""
 
 
+SDK_WAIT_MAX = 60.0
+"""Seconds, where no provider is at hand to say; the default of `sdk_wait_max`."""
+
+
 class Decision(NamedTuple):
     """What one kind of answer of the daemon's own says.
 

@@ -15,7 +15,7 @@ from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
 from sidecar.config.resolved import Provider
 from sidecar.config.schema import SetHeader
 from sidecar.envelope import dialects
-from sidecar.proxy.upstream import Upstream
+from sidecar.proxy.upstream import Upstream, tls_stamps
 
 SECRET_REFRESH = 5.0
 """Seconds after which a file with a header's value is looked at again: secrets are rotated."""
@@ -37,6 +37,7 @@ class Runtime:
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"
         self.upstream = Upstream(provider, loop)
+        self._connection_settings = connection_settings(provider)
         self.heard: dict[str, float] = {}
         self.in_flight = 0
         self._retired = False
@@ -49,7 +50,7 @@ class Runtime:
         Returns:
             False if the connections themselves are different: a new runtime is needed.
         """
-        if connection_settings(provider) != connection_settings(self.config):
+        if connection_settings(provider) != self._connection_settings:
             return False
         self.config = provider
         self.dialect = dialect_of(provider)
@@ -121,6 +122,7 @@ def connection_settings(provider: Provider) -> tuple[object, ...]:
     return (
         provider.upstream,
         provider.tls,
+        tls_stamps(provider),
         provider.proxy,
         provider.timeouts.connect,
         provider.timeouts.keep_alive,

@@ -36,7 +36,7 @@ class Target:
         return self.path + self.query
 
 
-def parse(method: str, raw: str, own: bool | None) -> Target:
+def parse(method: str, raw: str, *, own: bool | None) -> Target:
     """Reads a raw request target.
 
     Args:

@@ -1,8 +1,14 @@
 """What an operator does by hand: forced open or closed, and reset."""
 
-import pytest
+from itertools import pairwise
 
-from sidecar.breaker.model import Kind, Mode, Settings, State
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from sidecar.breaker.breaker import Breaker, Permit
+from sidecar.breaker.model import Kind, Mode, Outcome, Settings, State
 from sidecar.envelope.model import Verdict
 
 
@@ -186,3 +192,55 @@ class TestReset:
 def test_nobody_can_force_it_half_open(scene):
     with pytest.raises(ValueError, match="half-open"):
         scene().breaker.force(State.HALF_OPEN, 1000.0)
+
+
+HANDS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["open", "close", "reset", "enforce", "observe", "off", "reload", "fail", "admit"]
+        ),
+        st.one_of(st.none(), st.floats(0, 100)),
+        st.sampled_from([0.0, 1.0, 29.0, 31.0]),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=HANDS)
+@hypothesis_settings(deadline=None)
+def test_whatever_is_done_by_hand_for_a_time_comes_to_its_end(steps):
+    # Given any order of what an operator may do, holds without an end left out
+    transitions = []
+    breaker = Breaker("p/m", Settings(), transitions.append, random=lambda: 0.5)
+    now, running = 0.0, []
+    for what, seconds, step in steps:
+        now += step
+        until = now + (50.0 if seconds is None else seconds)
+        if what == "open":
+            breaker.force(State.OPEN, now, until)
+        elif what == "close":
+            breaker.force(State.CLOSED, now, None if seconds is None else until)
+        elif what == "reset":
+            breaker.reset(now)
+        elif what == "reload":
+            breaker.configure(Settings(mode=Mode.OFF if seconds is None else Mode.ENFORCE), now)
+        elif what in tuple(Mode):
+            breaker.set_mode(Mode(what), now, until)
+        else:
+            for _ in range(6):
+                permit = breaker.admit(now)
+                if what == "fail" and isinstance(permit, Permit):
+                    permit.settle(Outcome(Verdict.FAILURE), now)
+                else:
+                    running.append(permit)
+        held = breaker.cell.current_state.replace("-", "_")
+        assert held == breaker.state.value
+        if breaker.mode is Mode.OFF and breaker.snapshot(now).forced is None:
+            assert breaker.state is State.CLOSED
+    # Then once all of it is over, a call passes and nothing is left of it
+    now += 10_000
+    assert isinstance(breaker.admit(now), Permit)
+    shown = breaker.snapshot(now)
+    assert shown.forced is shown.mode_override is None
+    # And each transition began where the one before had ended
+    assert all(a.new is b.old and a.at <= b.at for a, b in pairwise(transitions))

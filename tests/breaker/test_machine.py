@@ -71,7 +71,6 @@ class Machine(RuleBasedStateMachine):
         self.now = 1000.0
         self.epoch = 0
         self.settings = settings
-        self.forced = False
         self.running: list[Running] = []
         self.ended: list[Permit] = []
         self.told: list[Told] = []
@@ -192,10 +191,11 @@ class Machine(RuleBasedStateMachine):
             assert after.half_open_at == before.half_open_at
             assert after.consecutive_failures == before.consecutive_failures
 
-    @rule(outcome=OUTCOMES)
-    def time_alone_leads_out(self, outcome: Outcome) -> None:
+    @rule()
+    def time_alone_leads_out(self) -> None:
         """Whatever has happened, after the longest open time and lease a call passes."""
         self.now += 3600.0 + 300.0 * 1.2 + 100.0 + 60.0
+        self.decay()
         answer = self.breaker.admit(self.now)
         assert isinstance(answer, Permit)
         assert answer.would_refuse is None
@@ -243,7 +243,6 @@ class Machine(RuleBasedStateMachine):
 
     def expect_of_closed(self, outcome: Outcome) -> None:
         told = Told(self.now, outcome, late=False)
-        everything = [*self.told, told] if self.breaker.state is not State.CLOSED else None
         if outcome.verdict is Verdict.SUCCESS:
             run = []
         elif outcome.verdict is Verdict.FAILURE:
@@ -251,7 +250,7 @@ class Machine(RuleBasedStateMachine):
         else:
             run = self.run
         tripped = self.breaker.state is State.OPEN
-        self.told = everything or [*self.told, told]
+        self.told = [*self.told, told]
         self.run = run
         decided = outcome.verdict in (Verdict.SUCCESS, Verdict.FAILURE)
         assert tripped == (decided and self.rule_met())

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from sidecar.breaker.admission import Admission
@@ -57,6 +58,7 @@ def test_100_000_calls_of_a_healthy_upstream_with_30_percent_mistakes_trip_nothi
     mistakes=st.lists(st.sampled_from(MISTAKES), max_size=30),
     rate=st.sampled_from([1.0, 1000.0]),
 )
+@hypothesis_settings(deadline=None)
 def test_60_percent_genuine_5xx_open_within_ten_decided_calls(failed, mistakes, rate):
     # Given any order of six failures and four successes, mistakes between them
     registry = Registry(lambda _: None)
@@ -102,6 +104,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
+@hypothesis_settings(deadline=None)
 def test_however_calls_end_no_permit_is_lost(steps):
     registry = Registry(lambda _: None)
     sets = [

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from sidecar.breaker.window import BUCKETS, Window
@@ -29,6 +30,7 @@ def naive(events, seconds, now):
     seconds=st.sampled_from([0.7, 1.0, 10.0, 60.0, 3600.0]),
     idle=st.floats(0, 100),
 )
+@hypothesis_settings(deadline=None)
 def test_figures_equal_a_plain_list(steps, start, seconds, idle):
     window, events, now = Window(seconds), [], start
     for step, verdict, late in steps:

@@ -1,6 +1,7 @@
 """Every form in which a person may paste an error."""
 
 import base64
+import gzip
 import json
 from typing import Any
 
@@ -72,6 +73,14 @@ def test_a_line_of_the_recorded_cases() -> None:
     assert recorded.seen.body == b"\x00\xff"
     assert recorded.seen.path == "/v1/messages"
     assert (recorded.dialect, recorded.stream) == ("anthropic", True)
+
+
+def test_a_compressed_body_is_read_as_it_was_meant() -> None:
+    body = base64.b64encode(gzip.compress(b'{"error": 1}')).decode()
+    headers = {"Content-Encoding": "gzip"}
+    seen = read(given(status=500, headers=headers, body=body, body_encoding="base64"), NOW).seen
+    assert seen.body == b'{"error": 1}'
+    assert read(given(status=500, headers=headers, body="text"), NOW).seen.body == b"text"
 
 
 def test_a_body_may_be_pasted_as_json_and_headers_as_pairs() -> None:

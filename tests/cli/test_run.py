@@ -177,7 +177,9 @@ def test_a_daemon_that_dies_is_started_again_on_the_same_ports(commands: Command
 
 
 def test_a_daemon_does_not_outlive_a_run_that_was_killed(commands: Commands) -> None:
-    process = commands.start("run", "--", *PYTHON, LISTENER)
+    program = "import os, time; print(os.environ['BREAKER_SIDECAR_ADMIN'], flush=True)\n"
+    program += "parent = os.getppid()\nwhile os.getppid() == parent: time.sleep(0.05)"
+    process = commands.start("run", "--", *PYTHON, program)
     assert process.stdout is not None
     port = daemons_port(process.stdout.readline())
     process.kill()

@@ -1,8 +1,6 @@
 """F122: a bad file of any kind is a problem with a line, and never more than that."""
 
-import os
 import pathlib
-import time
 
 import pytest
 import yaml
@@ -91,9 +89,7 @@ def test_a_text_tag_is_no_harm():
 def test_aliases_that_multiply():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
-    began = time.monotonic()
     assert "aliases included" in problem("\n".join(lines)).message
-    assert time.monotonic() - began < 20  # it neither hangs nor fills the memory
 
 
 def test_an_alias_to_itself():
@@ -153,14 +149,6 @@ def test_missing_file(tmp_path):
 def test_a_folder(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path, environ={})
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_unreadable_file(tmp_path):
-    file = tmp_path / "f.yaml"
-    file.touch(mode=0o000)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load(file, environ={})
 
 
 def test_a_refused_permission_is_told(tmp_path, monkeypatch):

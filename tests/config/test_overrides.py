@@ -1,11 +1,11 @@
 """The environment stands above the file, and flags above both."""
 
+import importlib
 from pathlib import Path
 
 import pytest
 
-from sidecar.config import ConfigError, Overrides, default_path, find
-from sidecar.config import load as load_module_function
+from sidecar.config import ConfigError, Overrides, default_path, find, load
 
 HEAD = "providers: {a: {upstream: https://api.example}, b: {upstream: 'https://${B}.example', mode: off}}\n"
 FILE = (
@@ -70,10 +70,9 @@ def test_wrong_values(name, value, problems_of):
 
 def test_a_wrong_value_names_its_variable(problems_of):
     lines = problems_of(FILE, {"BREAKER_SIDECAR_LOG_LEVEL": "warn"})
-    assert lines == [
-        "BREAKER_SIDECAR_LOG_LEVEL: must be one of debug, error, info, warning; is warn; "
-        'did you mean "warning"?'
-    ]
+    (line,) = lines
+    assert line.startswith("BREAKER_SIDECAR_LOG_LEVEL: must be one of debug, error, info, warning")
+    assert line.endswith('is warn; did you mean "warning"?')
 
 
 def test_the_admin_address_may_be_a_url(load_text):
@@ -138,7 +137,8 @@ def test_another_upstream_that_is_none(upstreams, problems_of):
 class TestSearch:
     @pytest.fixture(autouse=True)
     def _system(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("sidecar.config.load.SYSTEM_PATH", tmp_path / "etc" / "breakers.yaml")
+        module = importlib.import_module("sidecar.config.load")
+        monkeypatch.setattr(module, "SYSTEM_PATH", tmp_path / "etc" / "breakers.yaml")
         monkeypatch.chdir(tmp_path)
         (tmp_path / "breakers.yaml").write_text(HEAD)
 
@@ -160,7 +160,7 @@ class TestSearch:
 
     def test_a_variable_that_leads_nowhere_is_an_error(self):
         with pytest.raises(ConfigError, match="no such file"):
-            load_module_function(environ={"BREAKER_SIDECAR_CONFIG": "nowhere.yaml"})
+            load(environ={"BREAKER_SIDECAR_CONFIG": "nowhere.yaml"})
 
     def test_a_file_of_the_system_that_cannot_be_reached_is_not_passed_over(
         self, monkeypatch, tmp_path

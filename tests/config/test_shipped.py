@@ -83,7 +83,9 @@ def test_its_comments_are_legal_too(load_text, tmp_path):
     text = default_path().read_text()
     (tmp_path / "key").write_text("k")
     head, private = text.split("  # private:")
-    private = private.replace("  # ", "  ").replace("{ca: /etc/ssl/private-ca.pem,", "{ca: null,")
+    private = private.replace("\n  # ", "\n  ").replace(
+        "{ca: /etc/ssl/private-ca.pem,", "{ca: null,"
+    )
     private = private.replace("/run/secrets/key", str(tmp_path / "key"))
     for line in ("timeouts: {", "breaker: {"):
         head = head.replace(f"  # {line}", f"  {line}")
@@ -105,6 +107,6 @@ def test_the_clients_do_read_these_variables(monkeypatch):
         for variable, path in env.items():
             monkeypatch.setenv(variable, f"{base}/{name}{path}")
     assert str(openai.OpenAI(api_key="k").base_url) == f"{base}/openai/v1/"
-    assert str(anthropic.Anthropic(api_key="k").base_url) == f"{base}/anthropic"
+    assert str(anthropic.Anthropic(api_key="k").base_url).rstrip("/") == f"{base}/anthropic"
     azure = openai.AzureOpenAI(api_key="k", api_version="1")
     assert str(azure.base_url) == f"{base}/azure-openai/openai/"

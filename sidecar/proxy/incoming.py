@@ -1,0 +1,266 @@
+"""A caller's request: what its head says, whether it may pass, and its body on the way.
+
+The body is read only as far as the model's name needs it; the rest streams through later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from aiohttp import HttpVersion11, StreamReader
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from sidecar.admin.guard import host_allowed, origin_allowed
+from sidecar.config.resolved import Config, Provider
+from sidecar.envelope.model_name import ModelScan, model_in_multipart
+from sidecar.proxy import headers, replies, target
+from sidecar.proxy.connection import Connection
+from sidecar.proxy.failures import Refused
+
+SAMPLE = 64 * 1024
+"""Bytes of the body that tell one request from another."""
+
+SIGV4_REMEDY = (
+    "an AWS SigV4 signature covers Host and path and cannot survive forwarding; "
+    "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead"
+)
+
+
+class Incoming:
+    """One request of a caller.
+
+    Attributes:
+        method: as it came.
+        raw: the header lines, as they came.
+        correlation_id: the caller's own, or one made here.
+        http10: the caller speaks HTTP/1.0.
+        body: what was read of the body so far and not yet sent on.
+        whole: the body is complete.
+        chunked: the body comes in chunks.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_expects",
+        "_length",
+        "_limit",
+        "_message",
+        "_payload",
+        "_sample",
+        "body",
+        "chunked",
+        "correlation_id",
+        "http10",
+        "method",
+        "raw",
+        "whole",
+    )
+
+    def __init__(
+        self, connection: Connection, message: RawRequestMessage, payload: StreamReader
+    ) -> None:
+        self._connection = connection
+        self._message = message
+        self._payload = payload
+        self._expects = False
+        self._length = 0
+        self._limit: int | None = None
+        self._sample = b""
+        self.method = message.method
+        self.raw = message.raw_headers
+        self.correlation_id = headers.correlation_id(self.raw) or secrets.token_hex(16)
+        self.http10 = message.version < HttpVersion11
+        self.body = b""
+        self.whole = payload.is_eof()
+        self.chunked = message.chunked
+
+    @classmethod
+    def nothing(cls, connection: Connection) -> Incoming:
+        """Stands in where the parser found no request."""
+        return cls(connection, _NO_REQUEST, EMPTY_PAYLOAD)
+
+    @property
+    def ends_connection(self) -> bool:
+        """Does the caller expect no further answer on this connection?"""
+        return self._message.should_close or self.http10
+
+    @property
+    def awaits_permission(self) -> bool:
+        """Has the caller not been told yet to send the body it announced?"""
+        return self._expects
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header, by its lower-case name."""
+        value = headers.first(self.raw, name)
+        return None if value is None else value.decode("latin-1")
+
+    def wants_envelope(self) -> bool:
+        """Does the caller ask for the envelope as the body of errors?"""
+        return replies.wants_envelope(self.header(b"accept"))
+
+    # -- may it pass? -----------------------------------------------------------------------
+
+    def check(self, config: Config, *, is_own: bool | None) -> target.Target:
+        """Everything that can be refused before a provider is known.
+
+        Args:
+            config: the configuration in force.
+            is_own: whether the authority of an absolute-form target is this daemon's; None in
+                origin form.
+
+        Raises:
+            Refused: with the contract's decision.
+        """
+        self._check_framing()
+        if not self._connection.trusted and self.method != "CONNECT":
+            self._check_caller(config, absolute=is_own is not None)
+        return target.parse(self.method, self._message.path, own=is_own)
+
+    def authority(self) -> str | None:
+        """The authority of an absolute-form target."""
+        return target.authority(self._message.path)
+
+    def _check_framing(self) -> None:
+        if self._message.version[0] != 1:
+            raise Refused("bad_request", "only HTTP/1.1 and HTTP/1.0 are spoken here", close=True)
+        for name, value in self.raw:
+            if len(name) != 17 or name.lower() != b"transfer-encoding":
+                continue
+            if self.http10 or value.strip().lower() != b"chunked":
+                raise Refused(
+                    "bad_request", "the only transfer encoding is chunked alone", close=True
+                )
+
+    def _check_caller(self, config: Config, *, absolute: bool) -> None:
+        host = self.header(b"host")
+        if not absolute and not host_allowed(host, config.allowed_hosts):
+            raise Refused(
+                "forbidden_host",
+                "the Host is neither a loopback name, an address, nor one of allowed_hosts",
+            )
+        if not origin_allowed(self.header(b"origin"), self.header(b"sec-fetch-site"), host):
+            raise Refused("forbidden_host", "a foreign web page may not call through this daemon")
+
+    def check_for(self, provider: Provider, found: target.Target, *, has_prefix: bool) -> None:
+        """What can be refused once the provider is known.
+
+        Raises:
+            Refused: `bad_request`, `sigv4_unsupported` or `too_large`.
+        """
+        if has_prefix and target.climbs(found.path):
+            raise Refused("bad_request", "the path leaves the provider's configured prefix")
+        authorization = headers.first(self.raw, b"authorization")
+        signed = authorization is not None and authorization.startswith(b"AWS4-")
+        if signed or "X-Amz-Signature=" in found.query:
+            raise Refused("sigv4_unsupported", SIGV4_REMEDY)
+        length = headers.first(self.raw, b"content-length")
+        self._length = int(length) if length is not None else 0
+        self._limit = provider.limits.request_body
+        self._check_length()
+        expect = headers.first(self.raw, b"expect")
+        self._expects = (
+            not self.whole and expect is not None and expect.strip().lower() == b"100-continue"
+        )
+
+    def _check_length(self) -> None:
+        if self._limit is not None and self._length > self._limit:
+            raise Refused(
+                "too_large", f"the request's body is over limits.request_body ({self._limit} bytes)"
+            )
+
+    # -- the body ---------------------------------------------------------------------------
+
+    async def read_model(self, limit: int) -> str | None:
+        """Reads as much of the body as it takes to find the model it names.
+
+        Args:
+            limit: bytes after which the search ends.
+        """
+        kind = (self.header(b"content-type") or "").lower()
+        if kind.startswith("multipart/form-data"):
+            await self._read_until(limit, None)
+            return model_in_multipart(self.body[:limit], self.header(b"content-type") or "")
+        if kind and "json" not in kind:
+            return None
+        scan = ModelScan(limit)
+        if self.body:
+            scan.feed(self.body)
+        await self._read_until(limit, scan)
+        return scan.name
+
+    async def begin_body(self) -> None:
+        """Takes what is there of the body, and lets a caller go on that waits for leave."""
+        if self.whole:
+            self.body = self._payload.read_nowait(-1)
+            self._count(self.body)
+        elif self._expects:
+            self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._expects = False
+
+    async def _read_until(self, limit: int, scan: ModelScan | None) -> None:
+        parts = [self.body] if self.body else []
+        size = len(self.body)
+        while not self._payload.at_eof() and size < limit and not (scan and scan.done):
+            chunk = await self.part()
+            size += len(chunk)
+            parts.append(chunk)
+            if scan is not None:
+                scan.feed(chunk)
+        self.body = b"".join(parts)
+        self.whole = self._payload.at_eof()
+
+    async def part(self) -> bytes:
+        """The next bytes of the body; empty at its end.
+
+        Raises:
+            CallerGone: the caller sends nothing any more.
+            Refused: the body is too large, or its framing is broken.
+        """
+        chunk = await self._connection.received(self._payload.readany())
+        self._count(chunk)
+        return chunk
+
+    @property
+    def at_end(self) -> bool:
+        """Has the body been read to its end?"""
+        return self._payload.at_eof()
+
+    def _count(self, chunk: bytes) -> None:
+        if len(self._sample) < SAMPLE:
+            self._sample += chunk[: SAMPLE - len(self._sample)]
+        if self.chunked:
+            self._length += len(chunk)
+            self._check_length()
+
+    def framed(self, data: bytes, *, last: bool = False) -> bytes:
+        """Bytes of the body in the framing in which it came."""
+        if not self.chunked:
+            return data
+        end = b"0\r\n\r\n" if last else b""
+        return b"%x\r\n%b\r\n%b" % (len(data), data, end) if data else end
+
+    def fingerprint(self) -> bytes:
+        """Tells this request from others: method, target, length and the first 64 KiB."""
+        mark = hashlib.blake2b(digest_size=16)
+        line = f"{self.method} {self._message.path} {self._length}\n"
+        mark.update(line.encode("utf-8", "surrogateescape"))
+        mark.update(self._sample)
+        return mark.digest()
+
+
+_NO_REQUEST = RawRequestMessage(
+    "GET",
+    "/",
+    HttpVersion11,
+    CIMultiDictProxy(CIMultiDict[str]()),
+    (),
+    should_close=True,
+    compression=None,
+    upgrade=False,
+    chunked=False,
+    url=URL("/"),
+)
