@@ -34,6 +34,9 @@ from sidecar.telemetry.tally import Tally
 TICK = 0.5
 """Seconds between two looks at the breakers: a deadline that passed is announced within these."""
 
+SUSPENDED = 5.0
+"""Seconds by which the wall clock runs ahead of the monotonic one within a tick after a suspend."""
+
 Result = TypeVar("Result")
 
 EXIT_CANNOT_LISTEN = 69
@@ -220,9 +223,17 @@ class Daemon:
             logs.event("config.warning", level=logging.WARNING, warning=warning)
 
     async def _tick(self) -> None:
+        before = clock.wall() - clock.monotonic()
         while True:
             await asyncio.sleep(TICK)
-            self.registry.tick(clock.monotonic())
+            now = clock.monotonic()
+            self.registry.tick(now)
+            offset = clock.wall() - now
+            if offset - before > SUSPENDED:
+                # The machine slept: sockets that look alive have lost their other side.
+                self.plane.drop_idle()
+                logs.event("daemon.resumed", slept=round(offset - before, 1))
+            before = offset
 
     async def run(self) -> None:
         """Serves until it is told to stop, then drains."""

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent / "sidecar"
 FORBIDDEN = {
     "aiohttp", "asyncio", "concurrent", "http.client", "http.server", "logging", "os", "random",
-    "requests", "select", "selectors", "signal", "socket", "ssl", "subprocess", "sys", "threading",
+    "requests", "select", "selectors", "signal", "socket", "ssl", "subprocess", "threading",
     "time", "urllib.request", "sidecar.proxy", "sidecar.admin", "sidecar.daemon", "sidecar.clock",
     "sidecar.telemetry", "sidecar.config",
 }  # fmt: skip

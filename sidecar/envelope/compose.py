@@ -126,7 +126,7 @@ def _codes(evidence: Evidence, decision: Decision) -> tuple[str, str | None]:
 
 def clean_code(code: str) -> str:
     """A code in the letters of the contract, at most 64 of them."""
-    return _ILLEGAL_IN_CODE.sub("_", code)[:CODE_LIMIT]
+    return _ILLEGAL_IN_CODE.sub("_", redact_text(code))[:CODE_LIMIT]
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:

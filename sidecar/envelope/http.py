@@ -55,6 +55,9 @@ def classify(
         a fault in here is `neutral`, with the class that the bare status gives.
     """
     try:
+        brought = dialect.decided(seen, correlation_id)
+        if brought is not None:
+            return brought
         return _classify(seen, dialect.for_answer(seen), rules, correlation_id)
     except Exception as error:  # noqa: BLE001 - a fault in a dialect must not cost a call
         return _fault(seen, error, correlation_id)
@@ -72,9 +75,6 @@ def _fault(seen: Seen, error: Exception, correlation_id: str) -> Classified:
 def _classify(
     seen: Seen, dialect: Dialect, rules: Sequence[OperatorRule], correlation_id: str
 ) -> Classified:
-    brought = dialect.decided(seen, correlation_id)
-    if brought is not None:
-        return brought
     if not seen.complete and seen.status < 400:
         return _cut(seen, dialect, correlation_id)
     if rules:

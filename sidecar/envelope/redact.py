@@ -46,7 +46,8 @@ _QUERY_SECRET = re.compile(
 )
 _ASSIGNED_SECRET = re.compile(
     rf"(?i)({_NAME_OF_ONE}\\?[\"']?\s{{0,8}}[:=]\s{{0,8}})"
-    r"(\\?\"(?:[^\"\\]|\\[^\"])*\\?\"|'[^']*'|[^\s,;&\"'{}\[\]]+)"
+    r"(\\\"[^\"]*\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;&\"'{}\[\]]+)",
+    re.DOTALL,
 )
 _BARE_MEMBER = re.compile(r"(\"token\"\s*:\s*)\"[^\"]{12,}\"", re.IGNORECASE)
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|negotiate|token)(\s+)([A-Za-z0-9._~+/=-]{12,})")

@@ -193,6 +193,11 @@ class DataPlane:
             {name: breaker_settings(p) for name, p in config.providers.items()}, clock.monotonic()
         )
 
+    def drop_idle(self) -> None:
+        """Closes every idle connection to an upstream."""
+        for runtime in self.runtimes.values():
+            runtime.upstream.drop_idle()
+
     def stop_listening(self) -> None:
         """Takes no further connections; idle ones are closed."""
         for server in self._servers:

@@ -1,8 +1,7 @@
 """The upstream side: the connections of one provider.
 
 aiohttp's connector opens, pools and resolves (DNS, TLS, proxies, Unix sockets); its parser reads.
-The head and the body are written here, raw, since every higher layer rewrites them. The library's
-exceptions become `UpstreamFailed` in this file and nowhere else.
+What goes wrong until there is a connection becomes `UpstreamFailed` in this file.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ class Upstream:
     Args:
         provider: its resolved configuration.
         loop: the running loop.
-        environ: where `HTTP_PROXY` and the like are looked up, once.
 
     Attributes:
         authority: the `Host` that the upstream sees.
         prefix: the path of the upstream's URL, without a slash at its end.
+        absolute: what stands before the target where an egress proxy wants its absolute form.
+        proxy_lines: header lines for that proxy.
     """
 
     def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
         if provider.upstream.startswith("unix:"):
             url = URL("http://localhost/")
             self.authority, self.prefix = b"localhost", ""
@@ -70,7 +69,7 @@ class Upstream:
             )
         else:
             parts = urlsplit(provider.upstream)
-            self.authority, self.prefix = _authority(parts.scheme, parts.netloc), ""
+            self.authority = _authority(parts.scheme, parts.netloc)
             self.prefix = parts.path.rstrip("/")
             url = URL.build(scheme=parts.scheme, host=parts.hostname or "", port=parts.port)
             connector = TCPConnector(
@@ -84,7 +83,6 @@ class Upstream:
         )
         self._connector = connector
         proxy = proxy_for(provider, url)
-        self._proxy = proxy
         self._request = ClientRequest(
             "GET",
             url,
@@ -132,13 +130,10 @@ class Upstream:
 
     def drop_idle(self) -> None:
         """Closes the idle connections: one of them was found dead, its siblings are suspect."""
-        idle, self._connector._conns = (  # noqa: SLF001 - the pool has no public way to do this
-            self._connector._conns,  # noqa: SLF001
-            type(self._connector._conns)(self._connector._conns.default_factory),  # noqa: SLF001
-        )
-        for connections in idle.values():
-            for protocol, _ in connections:
-                protocol.close()
+        # The pool has no public way to do this.
+        for connections in self._connector._conns.values():  # noqa: SLF001
+            while connections:
+                connections.popleft()[0].close()
 
     async def close(self) -> None:
         """Closes every connection, the busy ones too."""

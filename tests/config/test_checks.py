@@ -437,3 +437,9 @@ def test_allowed_hosts_that_are_none(text, problems_of):
 def test_allowed_hosts(load_text):
     config = load_text(HEAD + "allowed_hosts: [Build.Example., agent-host, build.example]")
     assert config.allowed_hosts == ("build.example", "agent-host")
+
+
+def test_nothing_in_a_file_steers_the_terminal(problems_of):
+    lines = problems_of(f'{HEAD}listen: "\\x9b31m"\n"\\u202e": 1\nlog: {{level: "\\x85"}}')
+    assert len(lines) == 3
+    assert all(line.isprintable() for line in lines)

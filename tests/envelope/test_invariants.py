@@ -22,7 +22,12 @@ CODES = [
 ]  # fmt: skip
 
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.sampled_from(CODES)
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(CODES),
 )
 names = st.sampled_from(
     ["error", "errors", "code", "type", "message", "status", "detail", "success", "ok", "choices",
@@ -31,9 +36,7 @@ names = st.sampled_from(
 )  # fmt: skip
 jsons = st.recursive(
     scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=5)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=5)),
     max_leaves=12,
 )
 
@@ -110,7 +113,9 @@ def check(classified: Classified):
 
 
 @settings(max_examples=400, deadline=None)
-@given(statuses, headers, bodies, paths, st.sampled_from(sorted(NAMES - {"sidecar"})), st.booleans())
+@given(
+    statuses, headers, bodies, paths, st.sampled_from(sorted(NAMES - {"sidecar"})), st.booleans()
+)
 def test_any_answer(status, pairs, body, path, name, truncated):
     seen = Seen(
         status=status, headers=Headers(pairs), body=body, path=path, now=NOW, truncated=truncated

@@ -103,7 +103,9 @@ def test_an_envelope_holds_no_secret():
     seen = Seen(
         status=401,
         headers=Headers([("set-cookie", SECRET), ("x-echo", f"Bearer {SECRET}")]),
-        body=json.dumps({"error": {"message": f"bad key sk-{SECRET}", "code": f"sk-{SECRET}"}}).encode(),
+        body=json.dumps(
+            {"error": {"message": f"bad key sk-{SECRET}", "code": f"sk-{SECRET}"}}
+        ).encode(),
     )
     envelope = classify(seen, get("openai")).envelope
     assert SECRET not in str(envelope)

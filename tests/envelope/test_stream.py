@@ -1,0 +1,243 @@
+"""Streams: content, ends, errors on the way, and bytes that are none."""
+
+import json
+
+import pytest
+
+from sidecar.envelope.dialects import get
+from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.stream import StreamReader, classify_stream, is_stream
+from tests.cases import NOW
+
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+def reader(dialect="openai", path=CHAT, kind="text/event-stream"):
+    seen = Seen(status=200, headers=Headers([("content-type", kind)]), path=path, now=NOW)
+    return StreamReader(get(dialect), seen)
+
+
+def chunk(delta, reason=None):
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    return b"data: " + json.dumps({"id": "c", "choices": [choice]}).encode() + b"\n\n"
+
+
+def event(kind, **fields):
+    data = json.dumps({"type": kind, **fields})
+    return f"event: {kind}\ndata: {data}\n\n".encode()
+
+
+def test_opening_frames_are_not_content():
+    stream = reader()
+    stream.feed(b": keep-alive\n\n")
+    stream.feed(chunk({"role": "assistant", "content": ""}))
+    assert not stream.content
+    stream.feed(chunk({"content": "x"}))
+    assert stream.content
+    assert not stream.done
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": "x"},
+        {"tool_calls": [{"index": 0}]},
+        {"reasoning_content": "hm"},
+        {"refusal": "no"},
+    ],
+)
+def test_any_delta_beyond_the_role_is_content(delta):
+    stream = reader()
+    stream.feed(chunk({"role": "assistant", **delta}))
+    assert stream.content
+
+
+def test_anthropic_opening_frames():
+    stream = reader("anthropic", MESSAGES)
+    for piece in (
+        event("message_start", message={"id": "m"}),
+        event("ping"),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+    ):
+        stream.feed(piece)
+        assert not stream.content
+    stream.feed(event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}))
+    assert stream.content
+    assert not stream.done
+    stream.feed(event("message_stop"))
+    assert stream.done
+    assert stream.terminated
+
+
+def test_responses_opening_frames():
+    stream = reader("openai", RESPONSES)
+    stream.feed(event("response.created", response={"id": "r", "error": None}))
+    stream.feed(event("response.in_progress", response={"id": "r"}))
+    assert not stream.content
+    stream.feed(event("response.output_text.delta", delta="x"))
+    assert stream.content
+    stream.feed(event("response.completed", response={"id": "r", "error": None}))
+    assert stream.terminated
+    assert stream.finish(clean=True).verdict == "success"
+
+
+@pytest.mark.parametrize("end", ["response.completed", "response.incomplete"])
+def test_a_terminal_response_is_an_answer_even_if_the_connection_is_cut(end):
+    stream = reader("openai", RESPONSES)
+    stream.feed(event("response.output_text.delta", delta="x"))
+    stream.feed(event(end, response={"id": "r"}))
+    assert stream.finish(clean=False).verdict == "success"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("reason", ["stop", "length", "tool_calls", "content_filter"])
+def test_a_finish_reason_is_an_end(reason, clean):
+    stream = reader()
+    stream.feed(chunk({"content": "x"}))
+    stream.feed(chunk({}, reason))
+    assert stream.done
+    assert not stream.terminated
+    assert stream.finish(clean=clean).verdict == "success"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "piece"),
+    [
+        ("openai", CHAT, chunk({"content": "x"})),
+        ("openai", RESPONSES, event("response.output_text.delta", delta="x")),
+        ("anthropic", MESSAGES, event("message_start", message={})),
+        ("generic", "/elsewhere", chunk({"content": "x"})),
+        ("auto", "/elsewhere", event("message_start", message={})),
+    ],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_end_without_the_terminator_is_a_cut(dialect, path, piece, clean):
+    stream = reader(dialect, path)
+    stream.feed(piece)
+    classified = stream.finish(clean=clean)
+    assert classified.envelope.code == "stream_truncated"
+    assert classified.envelope.class_ == "transient"
+    assert classified.verdict == "failure"
+
+
+def test_an_unknown_stream_ends_well_if_it_ends_cleanly():
+    for clean, verdict in ((True, "success"), (False, "failure")):
+        stream = reader("generic", "/events")
+        stream.feed(b"event: tick\ndata: 1\n\n")
+        assert stream.content
+        assert stream.finish(clean=clean).verdict == verdict
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b": ping\n\n"])
+def test_an_empty_stream_is_no_answer(body):
+    stream = reader()
+    stream.feed(body)
+    assert stream.finish(clean=True).envelope.code == "invalid_upstream_response"
+
+
+def test_an_error_is_known_at_once_and_the_first_one_counts():
+    stream = reader()
+    stream.feed(chunk({"content": "x"}))
+    stream.feed(b'data: {"error":{"message":"M","type":"server_error","code":null}}\n\n')
+    assert stream.failed.envelope.code == "server_error"
+    stream.feed(b'data: {"error":{"code":"insufficient_quota"}}\n\ndata: [DONE]\n\n')
+    assert stream.finish(clean=True).envelope.code == "server_error"
+    assert stream.failed.envelope.raw["body"].startswith('{"error"')
+
+
+def test_what_a_model_writes_about_errors_is_content():
+    stream = reader()
+    said = '{"error": {"code": "insufficient_quota"}} event: error data: [DONE]'
+    stream.feed(chunk({"content": said}))
+    stream.feed(chunk({"content": json.dumps({"error": "x"}), "role": "assistant"}))
+    stream.feed(chunk({}, "stop"))
+    assert stream.failed is None
+    assert stream.finish(clean=True).verdict == "success"
+
+
+def test_error_null_is_no_error():
+    stream = reader("openai", RESPONSES)
+    stream.feed(event("response.output_text.delta", delta="x", error=None))
+    stream.feed(event("response.completed", response={"error": None}))
+    assert stream.finish(clean=True).verdict == "success"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "data", "class_", "code"),
+    [
+        ("openai", RESPONSES, {"type": "error", "code": "server_error", "message": "M"},
+         "transient", "server_error"),
+        ("openai", RESPONSES, {"type": "error", "code": None, "message": "M"},
+         "transient", "stream_error"),
+        ("openai", RESPONSES, {"type": "error", "error": {"code": "invalid_prompt"}},
+         "validation", "invalid_prompt"),
+        ("mistral", "/v1/conversations", {"type": "conversation.response.error", "code": 3000},
+         "transient", "3000"),
+        ("anthropic", MESSAGES, {"type": "error", "error": {"type": "overloaded_error"}},
+         "transient", "overloaded"),
+        ("anthropic", MESSAGES, {"type": "error", "error": {"type": "invalid_request_error"}},
+         "validation", "invalid_request_error"),
+    ],
+)  # fmt: skip
+def test_error_events(dialect, path, data, class_, code):
+    stream = reader(dialect, path)
+    stream.feed(b"event: error\ndata: " + json.dumps(data).encode() + b"\n\n")
+    assert (stream.failed.envelope.class_, stream.failed.envelope.code) == (class_, code)
+
+
+def test_a_deepseek_overload_is_a_finish_reason():
+    stream = reader("deepseek")
+    stream.feed(chunk({"content": "x"}, "insufficient_system_resource"))
+    assert stream.failed.envelope.code == "overloaded"
+    assert stream.failed.verdict == "failure"
+
+
+def test_lines():
+    stream = reader("ollama", "/api/chat", "application/x-ndjson")
+    stream.feed(b'{"message":{"content":"a"},"done":fal')
+    stream.feed(b'se}\n{"done":true}\n')
+    assert stream.content
+    assert stream.terminated
+
+
+def test_the_kind_is_told_by_the_bytes_where_the_type_does_not():
+    stream = reader("ollama", "/api/chat", "application/json")
+    stream.feed(b"\n")
+    stream.feed(b'{"error":"boom"}\n')
+    assert stream.failed is not None
+    stream = reader("openai", CHAT, "text/plain")
+    stream.feed(chunk({"content": "x"}, "stop"))
+    assert stream.finish(clean=True).verdict == "success"
+
+
+def test_a_huge_event_is_skipped_and_the_stream_read_on():
+    stream = reader()
+    stream.feed(b'data: {"choices":[{"delta":{"content":"')
+    for _ in range(24):
+        stream.feed(b"x" * 65536)
+    stream.feed(b'"}}]}\n\n')
+    stream.feed(chunk({}, "stop"))
+    assert stream.finish(clean=True).verdict == "success"
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "answer"),
+    [
+        ("text/event-stream; charset=utf-8", b"", True),
+        ("application/x-ndjson", b"", True),
+        ("application/jsonl", b"", True),
+        ("application/json", b"data: {}", False),
+        ("text/plain", b"data: {}", True),
+        ("text/plain", b"date: x", False),
+        (None, b"event: x", True),
+        (None, b"\x00\xff", False),
+    ],
+)
+def test_is_stream(kind, begin, answer):
+    assert is_stream(kind, begin) is answer
+
+
+def test_a_recorded_stream_is_classified_whole():
+    body = chunk({"content": "x"})
+    seen = Seen(status=200, headers=Headers([("content-type", "text/event-stream")]), body=body)
+    assert classify_stream(seen, get("openai")).envelope.code == "stream_truncated"
