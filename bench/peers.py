@@ -311,7 +311,10 @@ def _version(command: list[str]) -> str:
     text = next((line for line in words if any(c.isdigit() for c in line)), "unknown")
     # The longest dotted number is the version, wherever a program puts it.
     candidates = [
-        part for word in text.split() for part in word.split("/") if part[:1].isdigit() or "." in part
+        part
+        for word in text.split()
+        for part in word.split("/")
+        if part[:1].isdigit() or "." in part
     ]
     return max(
         (c.strip("v,()") for c in candidates if c.strip("v,()")[:1].isdigit()),

@@ -22,6 +22,8 @@ ERROR_IN_EARNEST = re.compile(rb'"error"(?!\s*:\s*(?:null|\{\s*\}|"\s*"|\[\s*\]|
 # The beginning of an error says enough; more would cost the event loop.
 _CUT_LIMIT = 65536
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\],]', re.DOTALL)
+_EVENT_START = re.compile(rb"\s*(?:data|event|id):")
+_DATA_LINE = re.compile(rb"^data: ?(\{.*)$", re.MULTILINE)
 _OPENERS = {"{": "}", "[": "]"}
 
 
@@ -75,3 +77,9 @@ def decode_cut(body: bytes) -> Any:
 def looks_like_html(body: bytes) -> bool:
     """Whether a body begins like a web page."""
     return _HTML_START.match(body[:1024].decode("latin-1")) is not None
+
+
+def first_data(body: bytes) -> bytes:
+    """The first data line of a body that is an event stream under an error status, else nothing."""
+    found = _EVENT_START.match(body[:256]) and _DATA_LINE.search(body[:65536])
+    return found.group(1) if found else b""

@@ -18,10 +18,10 @@ import msgspec
 from sidecar.envelope import compose, table
 from sidecar.envelope.answers import may_be_text, why_no_answer
 from sidecar.envelope.compose import Decision
-from sidecar.envelope.decode import decode, decode_cut
+from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges import cloudflare_code
-from sidecar.envelope.dialects.rule import BUDGET_WORDS, Rule
+from sidecar.envelope.dialects.rule import Rule
 from sidecar.envelope.evidence import Evidence, inner_errors, read_text, with_challenge
 from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
@@ -190,6 +190,8 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
 
 def _read_failed(seen: Seen, dialect: Dialect) -> Evidence:
     body = decode(seen.body)
+    if body is None and (event := first_data(seen.body)):
+        body = decode(event)
     if body is None and (seen.truncated or not seen.complete):
         body = decode_cut(seen.body)
     found = None if body is None else dialect.locate(body, seen)
@@ -279,7 +281,7 @@ def _inner(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision] | 
 
 
 def _is_a_rate(evidence: Evidence, decision: Decision) -> bool:
-    if decision.code not in BUDGET_WORDS or evidence.status != 429:
+    if decision.code != "quota_exhausted" or evidence.status != 429:
         return False
     wait = compose.wait_of(evidence, None)
     return wait is not None and wait[0] <= _SHORT_RESET

@@ -29,6 +29,13 @@ from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.locate import Found, find_error, is_truthy_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import OperatorRule
+from sidecar.envelope.vocabulary import (
+    ERROR_EVENTS,
+    MARKER,
+    OPENING,
+    OTHER_TERMINALS,
+    TERMINAL_RESPONSES,
+)
 
 MAX_EVENT = 1 << 20
 
@@ -40,46 +47,6 @@ _GOOD_UNKNOWN = Classified(
 )
 
 _LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
-_SSE_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry|error)?:")
-
-# What makes an event worth decoding once content has been seen.
-_MARKER = re.compile(
-    r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
-    r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
-    r'|cancelled|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
-)
-
-_TERMINAL_RESPONSES = frozenset(
-    {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
-)
-# Whole events of other routes after which nothing follows.
-_OTHER_TERMINALS = frozenset(
-    {
-        "image_generation.completed",
-        "image_edit.completed",
-        "speech.audio.done",
-        "transcript.text.done",
-        "conversation.response.done",
-        "thread.run.completed",
-        "done",
-    }
-)
-_ERROR_EVENTS = frozenset(
-    {"error", "response.failed", "response.error", "conversation.response.error"}
-)
-_OPENING = frozenset(
-    {
-        "message_start",
-        "ping",
-        "content_block_start",
-        "response.created",
-        "response.in_progress",
-        "response.queued",
-        "response.output_item.added",
-        "response.content_part.added",
-        "conversation.response.started",
-    }
-)
 
 
 def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
@@ -218,7 +185,7 @@ class StreamReader:
         if event.name == "error":
             self._fail(decode(data.encode()), data)
             return
-        if self.content and event.name is None and not _MARKER.search(data):
+        if self.content and event.name is None and not MARKER.search(data):
             return
         value = decode(data.encode())
         if isinstance(value, list) and len(value) == 1:
@@ -240,28 +207,28 @@ class StreamReader:
             self._chat(choices, data)
         elif kind.startswith("response."):
             self._known = True
-            if kind in _TERMINAL_RESPONSES:
+            if kind in TERMINAL_RESPONSES:
                 self.done = self.terminated = True
-            if kind not in _OPENING:
+            if kind not in OPENING:
                 self.content = True
         elif kind == "message_stop":
             self.done = self.terminated = self._known = True
         elif kind.startswith(("message_", "content_block_")) or kind == "ping":
             self._known = True
-            self.content = self.content or kind not in _OPENING
+            self.content = self.content or kind not in OPENING
         elif isinstance(value.get("done"), bool):
             self._known = self.content = True
             if value["done"]:
                 self.done = self.terminated = True
         else:
-            self.content = self.content or kind not in _OPENING
-            if kind in _OTHER_TERMINALS:
+            self.content = self.content or kind not in OPENING
+            if kind in OTHER_TERMINALS:
                 self.done = self.terminated = True
 
     def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
         if is_truthy_error(value.get("error")):
             return True
-        return kind in _ERROR_EVENTS
+        return kind in ERROR_EVENTS
 
     def _chat(self, choices: list[Any], data: str) -> None:
         for choice in choices:
@@ -352,7 +319,7 @@ def _locate(value: Any, dialect: Dialect, seen: Seen) -> Found | None:
         return find_error(value, failed=True, answers=True)
     bare = {name: member for name, member in value.items() if name not in {"type", "event_type"}}
     kind = value.get("type")
-    named = kind if isinstance(kind, str) and kind not in _ERROR_EVENTS else None
+    named = kind if isinstance(kind, str) and kind not in ERROR_EVENTS else None
     return Found({**bare, "type": named}, around)
 
 

@@ -169,25 +169,25 @@ def test_a_stored_failure_is_a_good_answer(path):
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "wish", "class_", "retryable", "verdict"),
+    ("status", "body", "wish", "expected"),
     [
-        (503, b"", "false", "transient", False, "failure"),
-        (429, b"", "false", "rate_limit", False, "throttle"),
-        (409, b"", "true", "transient", True, "alive"),
-        (409, b"", "TRUE", "permanent", False, "alive"),
-        (400, b"", "true", "validation", True, "alive"),
-        (401, b"", "true", "authentication", True, "alive"),
-        (404, b"", "true", "permanent", False, "alive"),
-        (508, b"", "true", "transient", True, "failure"),
-        (429, error("insufficient_quota"), "true", "permanent", False, "alive"),
-        (400, error("context_length_exceeded"), "true", "validation", False, "alive"),
-        (401, error("invalid_api_key"), "true", "authentication", False, "alive"),
+        (503, b"", "false", ("transient", False, "failure")),
+        (429, b"", "false", ("rate_limit", False, "throttle")),
+        (409, b"", "true", ("transient", True, "alive")),
+        (409, b"", "TRUE", ("permanent", False, "alive")),
+        (400, b"", "true", ("validation", True, "alive")),
+        (401, b"", "true", ("authentication", True, "alive")),
+        (404, b"", "true", ("permanent", False, "alive")),
+        (508, b"", "true", ("transient", True, "failure")),
+        (429, error("insufficient_quota"), "true", ("permanent", False, "alive")),
+        (400, error("context_length_exceeded"), "true", ("validation", False, "alive")),
+        (401, error("invalid_api_key"), "true", ("authentication", False, "alive")),
     ],
 )
-def test_should_retry(status, body, wish, class_, retryable, verdict):
+def test_should_retry(status, body, wish, expected):
     classified = classify(seen(status, body, {"x-should-retry": wish}), get("generic"))
     envelope = classified.envelope
-    assert (envelope.class_, envelope.retryable, classified.verdict) == (class_, retryable, verdict)
+    assert (envelope.class_, envelope.retryable, classified.verdict) == expected
 
 
 def test_a_short_reset_settles_a_quota_word_of_an_unknown_gateway():
@@ -276,6 +276,19 @@ def test_auto_goes_by_route_then_by_shape():
         seen(404, error(None, "x", "The model `y` does not exist")), get("auto")
     ).envelope
     assert envelope.code == "model_not_found"
+
+
+def test_an_event_stream_under_an_error_status_is_read():
+    body = b'event: error\ndata: {"error": {"code": "insufficient_quota"}}\n\n'
+    given = seen(429, body, {"content-type": "text/event-stream"})
+    assert classify(given, get("openai")).envelope.code == "quota_exhausted"
+
+
+def test_any_api_may_have_messages():
+    generic = get("github")
+    assert not generic.is_model_route("POST", "/channels/1/messages")
+    assert classify(seen(200, b"", path="/x/messages"), generic).verdict == "success"
+    assert not get("openai").repeatable("POST", "/v1/threads/t/messages")
 
 
 def test_routes():

@@ -10,7 +10,7 @@ from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.redact import redact_headers, redact_target, redact_text
 
-SECRET = "hunter2hunter2hunter2"  # noqa: S105
+SECRET = "hunter2hunter2hunter2"
 
 
 @pytest.mark.parametrize(

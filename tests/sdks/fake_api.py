@@ -202,7 +202,7 @@ def message_events(model: str) -> list[bytes]:
 _SPOKEN = {"chat": 2, "responses": 5, "messages": 4}
 _ERROR_EVENT = {
     "chat": sse({"error": {"message": "The engine is overloaded", "type": "server_error", "code": None, "param": None}}),
-    "responses": sse({"type": "error", "code": "server_error", "message": "The engine is overloaded", "param": None, "sequence_number": 5}, "error"),
+    "responses": sse({"type": "error", "sequence_number": 5, "error": {"type": "server_error", "code": "server_error", "message": "The engine is overloaded", "param": None}}, "error"),
     "messages": sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error"),
 }  # fmt: skip
 
@@ -262,9 +262,12 @@ class FakeApi:
         await visit.send(answer(200, json.dumps(body).encode(), (b"x-request-id", b"req_1")))
 
     def _may_enter(self, visit: Visit, *, anthropic: bool) -> bool:
+        bearer = visit.request.get(b"authorization")
         if anthropic:
-            return visit.request.get(b"x-api-key") == b"sk-ant-good"
-        return visit.request.get(b"authorization") == b"Bearer sk-good"
+            # Up to its version 1 the client sends a key of its own kind, since then a bearer.
+            key = visit.request.get(b"x-api-key")
+            return b"sk-ant-good" in {key, (bearer or b"").removeprefix(b"Bearer ")}
+        return bearer == b"Bearer sk-good"
 
     async def _stream(self, visit: Visit, api: str, events: list[bytes], model: str) -> None:
         await visit.send(HEAD)

@@ -38,7 +38,7 @@ class DeepSeek(OpenAI):
     """DeepSeek's API."""
 
     name = "deepseek"
-    rules: ClassVar[tuple[Rule, ...]] = (*DEEPSEEK_RULES, *OPENAI_RULES, MODEL_TEXT)
+    rules: ClassVar[tuple[Rule, ...]] = (*OPENAI_RULES, *DEEPSEEK_RULES, MODEL_TEXT)
     code_places: ClassVar[tuple[str, ...]] = ("type", "code")
     failing_reasons: ClassVar[Mapping[str, str]] = {
         **OpenAI.failing_reasons,

@@ -36,4 +36,4 @@ class Fireworks(OpenAI):
     """Fireworks' API."""
 
     name = "fireworks"
-    rules: ClassVar[tuple[Rule, ...]] = (*FIREWORKS_RULES, *OPENAI_RULES, MODEL_TEXT)
+    rules: ClassVar[tuple[Rule, ...]] = (*OPENAI_RULES, *FIREWORKS_RULES, MODEL_TEXT)

@@ -74,6 +74,17 @@ GENERIC_RULES = (
 )
 
 
+# Under a host that nobody named only the full routes of model APIs are taken for such: any API may
+# have `messages` or `responses`.
+_MODEL_ROUTES = (
+    "/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/messages",
+    "/v1/responses",
+)
+
+
 class Generic(Dialect):
     """An API of which nothing is known but HTTP and the habits of JSON."""
 
@@ -92,3 +103,7 @@ class Generic(Dialect):
     )
     word_places: ClassVar[tuple[str, ...]] = ("details.error_code", "innererror.code")
     quota_may_be_a_rate: ClassVar[bool] = True
+
+    def is_model_route(self, method: str, path: str) -> bool:
+        """Whether the route is one of a model API, whatever the host."""
+        return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)

@@ -28,4 +28,4 @@ class Groq(OpenAI):
     """Groq's API."""
 
     name = "groq"
-    rules: ClassVar[tuple[Rule, ...]] = (*GROQ_RULES, *OPENAI_RULES, MODEL_TEXT)
+    rules: ClassVar[tuple[Rule, ...]] = (*OPENAI_RULES, *GROQ_RULES, MODEL_TEXT)

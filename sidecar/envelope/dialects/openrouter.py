@@ -125,14 +125,6 @@ OPENROUTER_RULES = (
         code="model_not_found",
     ),
     Rule(
-        name="the caller's filter leaves nobody",
-        why="503 without an error type or a wait: likely a routing filter, so it is not counted",
-        statuses=statuses(503),
-        when=_says_nothing_of_itself,
-        class_=TRANSIENT,
-        verdict=Verdict.ALIVE,
-    ),
-    Rule(
         name="the upstream refused the credential",
         why="the error type is right where the native code says server_error",
         codes=words("authentication permission"),
@@ -148,11 +140,20 @@ OPENROUTER_RULES = (
     ),
 )
 
+FILTERED = Rule(
+    name="the caller's filter leaves nobody",
+    why="503 without an error type or a wait: likely a routing filter, so it is not counted",
+    statuses=statuses(503),
+    when=_says_nothing_of_itself,
+    class_=TRANSIENT,
+    verdict=Verdict.ALIVE,
+)
+
 
 class OpenRouter(OpenAI):
     """OpenRouter's API, in each of its skins."""
 
     name = "openrouter"
-    rules: ClassVar[tuple[Rule, ...]] = (*OPENROUTER_RULES, *OPENAI_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (*OPENROUTER_RULES, *OPENAI_RULES, FILTERED)
     code_places: ClassVar[tuple[str, ...]] = ("metadata.error_type", "error_type", "code", "type")
     word_places: ClassVar[tuple[str, ...]] = ("metadata.reason", "metadata.limit_source")

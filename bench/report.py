@@ -1,0 +1,277 @@
+"""Turns the figures of all rounds into medians, ratios, bars and tables."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+Rounds = dict[str, list[float]]
+Scenario = dict[str, Rounds]
+
+YARDSTICK = "forwarder"
+"""Whose rate is 1."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A promise of the project and what was measured.
+
+    Attributes:
+        name: what is promised, with its limit.
+        value: what was seen; None if it was not measured.
+        met: whether it was kept; None if it was not measured.
+    """
+
+    name: str
+    value: float | None
+    met: bool | None
+
+
+def median(values: list[float] | None) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def paired(scenario: Scenario, peer: str, other: str, key: str, how: str) -> float | None:
+    """The median over the rounds of a ratio to, or a difference from, another peer."""
+    mine, theirs = scenario.get(peer, {}).get(key), scenario.get(other, {}).get(key)
+    if not mine or not theirs:
+        return None
+    pairs = list(zip(mine, theirs, strict=False))
+    if how == "ratio":
+        return statistics.median(a / b for a, b in pairs if b) if any(b for _, b in pairs) else None
+    return statistics.median(a - b for a, b in pairs)
+
+
+def summary(results: dict[str, Scenario]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Medians of every figure, and beside them ratios and added times."""
+    shown: dict[str, dict[str, dict[str, float | None]]] = {}
+    for name, scenario in results.items():
+        shown[name] = {}
+        for peer, rounds in scenario.items():
+            row = {key: median(values) for key, values in rounds.items()}
+            if "errors" in rounds:
+                row["errors"] = sum(rounds["errors"])
+            if "rate" in rounds:
+                row["to_forwarder"] = paired(scenario, peer, YARDSTICK, "rate", "ratio")
+                row["to_direct"] = paired(scenario, peer, "direct", "rate", "ratio")
+            if "cpu_us" in rounds and "rate" in rounds:
+                row["cpu_to_forwarder"] = paired(scenario, YARDSTICK, peer, "cpu_us", "ratio")
+            for key in ("alone_p50", "alone_p99", "first", "event_p50", "event_p99"):
+                if key in rounds and peer != "direct" and "direct" in scenario:
+                    row[f"added_{key}"] = paired(scenario, peer, "direct", key, "difference")
+            shown[name][peer] = row
+    return shown
+
+
+def bars(results: dict[str, Scenario]) -> list[Bar]:
+    """What the project promises of these figures."""
+    shown = summary(results)
+
+    def value(scenario: str, key: str) -> float | None:
+        return shown.get(scenario, {}).get("sidecar", {}).get(key)
+
+    def at_most(name: str, seen: float | None, limit: float) -> Bar:
+        return Bar(name, seen, None if seen is None else seen <= limit)
+
+    ratio = value("post", "to_forwarder")
+    crowd = results.get("at_once", {}).get("sidecar", {})
+    errors = [
+        row["errors"]
+        for scenario in shown.values()
+        for name, row in scenario.items()
+        if name == "sidecar" and row.get("errors") is not None
+    ]
+    return [
+        Bar(
+            "rate of the plain forwarder, at least 0.9 of it",
+            ratio,
+            None if ratio is None else ratio >= 0.9,
+        ),
+        at_most("breaker_open, p99 below 5 ms", value("breaker_open", "busy_p99"), 5.0),
+        at_most("breaker_open, calls that reached the upstream: 0", _worst(
+            results.get("breaker_open", {}).get("sidecar", {}).get("upstream_hits")), 0.0),
+        at_most("ready after the command, below 1000 ms", value("idle", "ready_ms"), 1000.0),
+        at_most("idle memory, below 60 MiB", value("idle", "rss"), 60.0),
+        at_most("a thousand at once: growth of memory after the third round, below 5 %", growth(
+            crowd.get("rss")), 5.0),
+        at_most("a thousand at once: growth of descriptors after the third round: 0", _more(
+            crowd.get("descriptors")), 0.0),
+        at_most("a thousand at once: descriptors left over: 0", _left(crowd), 0.0),
+        at_most("errors in all scenarios: 0", sum(errors) if errors else None, 0.0),
+    ]  # fmt: skip
+
+
+def growth(values: list[float] | None) -> float | None:
+    """By how many percent the last rounds are above the third."""
+    if not values or len(values) < 4:
+        return None
+    settled = values[2]
+    return max((statistics.median(values[-3:]) / settled - 1) * 100, 0.0)
+
+
+def _more(values: list[float] | None) -> float | None:
+    if not values or len(values) < 4:
+        return None
+    return max(statistics.median(values[-3:]) - max(values[1:3]), 0.0)
+
+
+def _left(crowd: Rounds) -> float | None:
+    before, after = crowd.get("descriptors_before"), crowd.get("descriptors_after")
+    if not before or not after or len(crowd.get("rss", ())) < 4:
+        return None
+    # The warm-up's own connection to the upstream was idle then and has been closed since.
+    return max(after[0] - before[0], 0.0)
+
+
+def _worst(values: list[float] | None) -> float | None:
+    return max(values) if values else None
+
+
+# -- tables ---------------------------------------------------------------------------------
+
+COLUMNS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
+    "small": (
+        "",
+        [
+            ("req/s", "rate", ",.0f"),
+            ("× forwarder", "to_forwarder", ".2f"),
+            ("× direct", "to_direct", ".2f"),
+            ("CPU µs/call", "cpu_us", ".0f"),
+            ("CPU × forwarder", "cpu_to_forwarder", ".2f"),
+            ("core", "core", ".0%"),
+            ("+p50 ms", "added_alone_p50", ".3f"),
+            ("+p99 ms", "added_alone_p99", ".3f"),
+            ("p50 ms at 32", "busy_p50", ".2f"),
+            ("p99 ms at 32", "busy_p99", ".2f"),
+            ("errors", "errors", ".0f"),
+        ],
+    ),
+    "stream": (
+        "",
+        [
+            ("events/s", "rate", ",.0f"),
+            ("× forwarder", "to_forwarder", ".2f"),
+            ("× direct", "to_direct", ".2f"),
+            ("CPU µs/event", "cpu_us", ".1f"),
+            ("+first event ms", "added_first", ".3f"),
+            ("+event p50 ms", "added_event_p50", ".3f"),
+            ("+event p99 ms", "added_event_p99", ".3f"),
+            ("errors", "errors", ".0f"),
+        ],
+    ),
+    "bodies": (
+        "",
+        [
+            ("MiB/s", "rate", ",.0f"),
+            ("× forwarder", "to_forwarder", ".2f"),
+            ("× direct", "to_direct", ".2f"),
+            ("CPU µs/MiB", "cpu_us", ",.0f"),
+            ("errors", "errors", ".0f"),
+        ],
+    ),
+    "breaker_open": (
+        "",
+        [
+            ("answers/s at 8", "busy_rate", ",.0f"),
+            ("p50 ms alone", "alone_p50", ".3f"),
+            ("p99 ms alone", "alone_p99", ".3f"),
+            ("p50 ms at 8", "busy_p50", ".2f"),
+            ("p99 ms at 8", "busy_p99", ".2f"),
+            ("CPU µs", "cpu_us", ".0f"),
+            ("upstream hits", "upstream_hits", ".0f"),
+            ("errors", "errors", ".0f"),
+        ],
+    ),
+    "idle": (
+        "",
+        [
+            ("ready ms", "ready_ms", ".0f"),
+            ("python alone ms", "python_ms", ".0f"),
+            ("RSS MiB", "rss", ".1f"),
+            ("descriptors", "descriptors", ".0f"),
+        ],
+    ),
+    "at_once": (
+        "",
+        [
+            ("calls", "calls", ".0f"),
+            ("p99 ms", "p99", ",.0f"),
+            ("errors", "errors", ".0f"),
+            ("RSS MiB", "rss", ".1f"),
+            ("RSS after", "rss_after", ".1f"),
+            ("fd before", "descriptors_before", ".0f"),
+            ("fd between", "descriptors", ".0f"),
+            ("fd after", "descriptors_after", ".0f"),
+        ],
+    ),
+    "weight": ("", [("RSS MiB", "rss", ".1f")]),
+}
+
+TITLES = {
+    "post": ("small", "POST, a chat completion: 32 connections; added latency with one"),
+    "get": ("small", "GET, small: 32 connections; added latency with one"),
+    "stream": ("stream", "Streams of 100 events: 16 at once; delays with one, an event each 2 ms"),
+    "download": ("bodies", "1 MiB down, octets: 4 connections"),
+    "download_json": ("bodies", "1 MiB down, JSON: 4 connections"),
+    "upload": ("bodies", "1 MiB up, JSON: 4 connections"),
+    "breaker_open": ("breaker_open", "Answers of an open breaker"),
+    "idle": ("idle", "At rest, shipped configuration"),
+    "at_once": ("at_once", "Calls at once: medians of the rounds"),
+    "weight": ("weight", "Resident memory after all of it"),
+}
+
+
+def tables(results: dict[str, Scenario]) -> str:
+    """All of it, for a terminal and for Markdown at once."""
+    shown = summary(results)
+    parts = []
+    for name, rows in shown.items():
+        layout, title = TITLES[name]
+        parts.append(f"### {title}\n\n{_table(COLUMNS[layout][1], rows)}")
+    crowd = results.get("at_once", {}).get("sidecar", {})
+    if crowd.get("rss"):
+        memory = ", ".join(f"{value:.1f}" for value in crowd["rss"])
+        files = ", ".join(f"{value:.0f}" for value in crowd["descriptors"])
+        parts.append(f"sidecar, round by round: RSS {memory} MiB; descriptors {files}")
+    return "\n\n".join(parts)
+
+
+def _table(columns: list[tuple[str, str, str]], rows: dict[str, dict[str, Any]]) -> str:
+    used = [
+        column for column in columns if any(row.get(column[1]) is not None for row in rows.values())
+    ]
+    cells = [["peer", *(title for title, _, _ in used)]]
+    for peer, row in rows.items():
+        cells.append([peer, *(_cell(row.get(key), form) for _, key, form in used)])
+    widths = [max(len(line[index]) for line in cells) for index in range(len(cells[0]))]
+    lines = [
+        "| "
+        + " | ".join(_pad(c, w, i) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        + " |"
+        for line in cells
+    ]
+    rule = (
+        "|"
+        + "|".join("-" * (w + 2) if not i else "-" * (w + 1) + ":" for i, w in enumerate(widths))
+        + "|"
+    )
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def _pad(cell: str, width: int, index: int) -> str:
+    return cell.rjust(width) if index else cell.ljust(width)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def bar_lines(found: list[Bar]) -> str:
+    """One line a promise."""
+    lines = []
+    for bar in found:
+        mark = {True: "kept  ", False: "MISSED", None: "–     "}[bar.met]
+        seen = "not measured" if bar.value is None else f"{bar.value:.3g}"
+        lines.append(f"{mark} {bar.name}: {seen}")
+    return "\n".join(lines)

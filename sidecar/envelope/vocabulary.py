@@ -1,0 +1,47 @@
+"""The words of the event vocabularies that streams speak: ends, errors, opening frames.
+
+Chat chunks, OpenAI's response events, Anthropic's messages and Ollama's lines; they do not collide.
+"""
+
+from __future__ import annotations
+
+import re
+
+# What makes an event worth decoding once content has been seen.
+MARKER = re.compile(
+    r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
+    r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
+    r'|cancelled|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
+)
+
+TERMINAL_RESPONSES = frozenset(
+    {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
+)
+# Whole events of other routes after which nothing follows.
+OTHER_TERMINALS = frozenset(
+    {
+        "image_generation.completed",
+        "image_edit.completed",
+        "speech.audio.done",
+        "transcript.text.done",
+        "conversation.response.done",
+        "thread.run.completed",
+        "done",
+    }
+)
+ERROR_EVENTS = frozenset(
+    {"error", "response.failed", "response.error", "conversation.response.error"}
+)
+OPENING = frozenset(
+    {
+        "message_start",
+        "ping",
+        "content_block_start",
+        "response.created",
+        "response.in_progress",
+        "response.queued",
+        "response.output_item.added",
+        "response.content_part.added",
+        "conversation.response.started",
+    }
+)
