@@ -11,11 +11,15 @@ import json
 import re
 import subprocess
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from bench.peers import which
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -194,7 +198,7 @@ class Caller(asyncio.Protocol):
         self.done = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast("asyncio.Transport", transport)
         self._ask()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -307,7 +311,7 @@ async def call(
     )
 
 
-def run(coroutine: object) -> object:
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Runs a coroutine on the fastest loop there is."""
     try:
         import uvloop  # noqa: PLC0415
@@ -316,7 +320,7 @@ def run(coroutine: object) -> object:
     except ImportError:
         factory = None
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(coroutine)  # type: ignore[arg-type]
+        return runner.run(coroutine)
 
 
 class Own:
@@ -325,7 +329,7 @@ class Own:
     name = "own client"
 
     def run(self, base: str, ask: Ask, *, connections: int, seconds: float) -> Seen:
-        seen, _ = run(call(base, ask, connections=connections, seconds=seconds))  # type: ignore[misc]
+        seen, _ = run(call(base, ask, connections=connections, seconds=seconds))
         return seen
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Cores(NamedTuple):
-    """Which core the proxy under test has to itself, and which the load shares with its upstream."""
+    """The core of the proxy under test, and the one that load and upstream share."""
 
     proxy: int
     load: int
@@ -84,7 +84,7 @@ def resident(pids: list[int]) -> float:
 
 def descriptors(pid: int) -> int:
     """Open file descriptors of one process."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def raise_descriptor_limit(wanted: int) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
-from bench import machine
+from bench import configurations, machine
 from bench.upstream import COMPLETION, MODELS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,7 +131,9 @@ class Lab:
         program = which("nginx")
         if program is None:
             return
-        config = self._write("static.conf", NGINX_STATIC, port=port, folder=self.folder)
+        config = self._write(
+            "static.conf", configurations.NGINX_STATIC, port=port, folder=self.folder
+        )
         try:
             self.start("static", nginx(program, config), [port], core=self.cores.load)
         except DidNotStart as error:
@@ -170,7 +172,7 @@ class Lab:
         port, admin = machine.free_ports(2)
         config = self._write(
             f"{name}.yaml",
-            DAEMON,
+            configurations.DAEMON,
             port=port,
             admin=admin,
             static=self.static_port,
@@ -199,14 +201,20 @@ class Lab:
     def nginx(self) -> Peer:
         program = _program("nginx")
         (port,) = machine.free_ports(1)
-        config = self._write("nginx.conf", NGINX, port=port, **self._places())
+        config = self._write("nginx.conf", configurations.NGINX, port=port, **self._places())
         process = self.start("nginx", nginx(program, config), [port], core=self.cores.proxy)
         return self._peer("nginx", port, f"nginx {_version([program, '-v'])}", process)
 
     def envoy(self) -> Peer:
         program = _program("envoy")
         (port,) = machine.free_ports(1)
-        config = self._write("envoy.yaml", ENVOY, port=port, **self._places())
+        config = self._write(
+            "envoy.yaml",
+            configurations.ENVOY,
+            port=port,
+            manager=configurations.ENVOY_MANAGER,
+            **self._places(),
+        )
         command = [program, "-c", str(config), "--concurrency", "1", "--disable-hot-restart"]
         command += ["--log-level", "error"]
         process = self.start("envoy", command, [port], core=self.cores.proxy)
@@ -215,7 +223,7 @@ class Lab:
     def caddy(self) -> Peer:
         program = _program("caddy")
         (port,) = machine.free_ports(1)
-        config = self._write("Caddyfile", CADDY, port=port, **self._places())
+        config = self._write("Caddyfile", configurations.CADDY, port=port, **self._places())
         command = [program, "run", "--adapter", "caddyfile", "--config", str(config)]
         places = {"HOME": str(self.folder), "XDG_DATA_HOME": str(self.folder)}
         process = self.start(
@@ -333,131 +341,3 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-DAEMON = """\
-listen: 127.0.0.1:$port
-admin: {listen: "127.0.0.1:$admin"}
-providers:
-  static: {upstream: "http://127.0.0.1:$static", dialect: openai}
-  live: {upstream: "http://127.0.0.1:$live", dialect: openai}
-"""
-
-_NGINX_TOP = """\
-worker_processes 1;
-master_process off;
-daemon off;
-pid $folder/$name.pid;
-error_log stderr error;
-events { worker_connections 8192; }
-http {
-  access_log off;
-  client_body_temp_path $folder/$name-body;
-  proxy_temp_path $folder/$name-proxy;
-  fastcgi_temp_path $folder/$name-fastcgi;
-  uwsgi_temp_path $folder/$name-uwsgi;
-  scgi_temp_path $folder/$name-scgi;
-  keepalive_requests 100000000;
-  keepalive_timeout 300s;
-  client_max_body_size 0;
-"""
-
-NGINX_STATIC = (
-    _NGINX_TOP.replace("$name", "static")
-    + """\
-  server {
-    listen 127.0.0.1:$port backlog=4096;
-    default_type application/json;
-    location = /v1/chat/completions { return 200 '$completion'; }
-    location = /v1/models { return 200 '$models'; }
-  }
-}
-"""
-)
-
-NGINX = (
-    _NGINX_TOP.replace("$name", "nginx")
-    + """\
-  upstream static { server 127.0.0.1:$static; keepalive 256; keepalive_requests 100000000; }
-  upstream live { server 127.0.0.1:$live; keepalive 256; keepalive_requests 100000000; }
-  server {
-    listen 127.0.0.1:$port backlog=4096;
-    proxy_http_version 1.1;
-    proxy_set_header Connection "";
-    location /static/ { proxy_pass http://static/; }
-    location /live/ {
-      proxy_pass http://live/;
-      proxy_buffering off;
-      proxy_request_buffering off;
-    }
-  }
-}
-"""
-)
-
-ENVOY = """\
-static_resources:
-  listeners:
-  - address: {socket_address: {address: 127.0.0.1, port_value: $port}}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: bench
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              routes:
-              - match: {prefix: /static/}
-                route: {cluster: static, prefix_rewrite: /, timeout: 0s}
-              - match: {prefix: /live/}
-                route: {cluster: live, prefix_rewrite: /, timeout: 0s}
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-  clusters:
-  - name: static
-    connect_timeout: 5s
-    load_assignment:
-      cluster_name: static
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: $static}}}
-  - name: live
-    connect_timeout: 5s
-    load_assignment:
-      cluster_name: live
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: $live}}}
-"""
-
-CADDY = """\
-{
-  admin off
-  persist_config off
-  auto_https off
-  log {
-    level ERROR
-  }
-}
-http://127.0.0.1:$port {
-  handle_path /static/* {
-    reverse_proxy 127.0.0.1:$static {
-      transport http {
-        keepalive_idle_conns_per_host 256
-      }
-    }
-  }
-  handle_path /live/* {
-    reverse_proxy 127.0.0.1:$live {
-      transport http {
-        keepalive_idle_conns_per_host 256
-      }
-    }
-  }
-}
-"""

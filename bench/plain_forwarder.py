@@ -1,4 +1,4 @@
-"""The peer to beat: a forwarder as one would write it on aiohttp, with ClientSession and nothing else.
+"""The peer to beat: a forwarder on aiohttp's server and ClientSession, and nothing else.
 
 It is given every advantage that costs no code: uvloop, the low-level server without a router, no
 access log, no cookies, no decompression, a pool without a limit. It passes bodies on as they come

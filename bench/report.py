@@ -130,82 +130,64 @@ def _worst(values: list[float] | None) -> float | None:
 
 # -- tables ---------------------------------------------------------------------------------
 
-COLUMNS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
-    "small": (
-        "",
-        [
-            ("req/s", "rate", ",.0f"),
-            ("× forwarder", "to_forwarder", ".2f"),
-            ("× direct", "to_direct", ".2f"),
-            ("CPU µs/call", "cpu_us", ".0f"),
-            ("CPU × forwarder", "cpu_to_forwarder", ".2f"),
-            ("core", "core", ".0%"),
-            ("+p50 ms", "added_alone_p50", ".3f"),
-            ("+p99 ms", "added_alone_p99", ".3f"),
-            ("p50 ms at 32", "busy_p50", ".2f"),
-            ("p99 ms at 32", "busy_p99", ".2f"),
-            ("errors", "errors", ".0f"),
-        ],
-    ),
-    "stream": (
-        "",
-        [
-            ("events/s", "rate", ",.0f"),
-            ("× forwarder", "to_forwarder", ".2f"),
-            ("× direct", "to_direct", ".2f"),
-            ("CPU µs/event", "cpu_us", ".1f"),
-            ("+first event ms", "added_first", ".3f"),
-            ("+event p50 ms", "added_event_p50", ".3f"),
-            ("+event p99 ms", "added_event_p99", ".3f"),
-            ("errors", "errors", ".0f"),
-        ],
-    ),
-    "bodies": (
-        "",
-        [
-            ("MiB/s", "rate", ",.0f"),
-            ("× forwarder", "to_forwarder", ".2f"),
-            ("× direct", "to_direct", ".2f"),
-            ("CPU µs/MiB", "cpu_us", ",.0f"),
-            ("errors", "errors", ".0f"),
-        ],
-    ),
-    "breaker_open": (
-        "",
-        [
-            ("answers/s at 8", "busy_rate", ",.0f"),
-            ("p50 ms alone", "alone_p50", ".3f"),
-            ("p99 ms alone", "alone_p99", ".3f"),
-            ("p50 ms at 8", "busy_p50", ".2f"),
-            ("p99 ms at 8", "busy_p99", ".2f"),
-            ("CPU µs", "cpu_us", ".0f"),
-            ("upstream hits", "upstream_hits", ".0f"),
-            ("errors", "errors", ".0f"),
-        ],
-    ),
-    "idle": (
-        "",
-        [
-            ("ready ms", "ready_ms", ".0f"),
-            ("python alone ms", "python_ms", ".0f"),
-            ("RSS MiB", "rss", ".1f"),
-            ("descriptors", "descriptors", ".0f"),
-        ],
-    ),
-    "at_once": (
-        "",
-        [
-            ("calls", "calls", ".0f"),
-            ("p99 ms", "p99", ",.0f"),
-            ("errors", "errors", ".0f"),
-            ("RSS MiB", "rss", ".1f"),
-            ("RSS after", "rss_after", ".1f"),
-            ("fd before", "descriptors_before", ".0f"),
-            ("fd between", "descriptors", ".0f"),
-            ("fd after", "descriptors_after", ".0f"),
-        ],
-    ),
-    "weight": ("", [("RSS MiB", "rss", ".1f")]),
+COLUMNS: dict[str, list[tuple[str, str, str]]] = {
+    "small": [
+        ("req/s", "rate", ",.0f"),
+        ("vs forwarder", "to_forwarder", ".2f"),
+        ("vs direct", "to_direct", ".2f"),
+        ("CPU µs/call", "cpu_us", ".0f"),
+        ("CPU vs forwarder", "cpu_to_forwarder", ".2f"),
+        ("core", "core", ".0%"),
+        ("+p50 ms", "added_alone_p50", ".3f"),
+        ("+p99 ms", "added_alone_p99", ".3f"),
+        ("p50 ms at 32", "busy_p50", ".2f"),
+        ("p99 ms at 32", "busy_p99", ".2f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "stream": [
+        ("events/s", "rate", ",.0f"),
+        ("vs forwarder", "to_forwarder", ".2f"),
+        ("vs direct", "to_direct", ".2f"),
+        ("CPU µs/event", "cpu_us", ".1f"),
+        ("+first event ms", "added_first", ".3f"),
+        ("+event p50 ms", "added_event_p50", ".3f"),
+        ("+event p99 ms", "added_event_p99", ".3f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "bodies": [
+        ("MiB/s", "rate", ",.0f"),
+        ("vs forwarder", "to_forwarder", ".2f"),
+        ("vs direct", "to_direct", ".2f"),
+        ("CPU µs/MiB", "cpu_us", ",.0f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "breaker_open": [
+        ("answers/s at 8", "busy_rate", ",.0f"),
+        ("p50 ms alone", "alone_p50", ".3f"),
+        ("p99 ms alone", "alone_p99", ".3f"),
+        ("p50 ms at 8", "busy_p50", ".2f"),
+        ("p99 ms at 8", "busy_p99", ".2f"),
+        ("CPU µs", "cpu_us", ".0f"),
+        ("upstream hits", "upstream_hits", ".0f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "idle": [
+        ("ready ms", "ready_ms", ".0f"),
+        ("python alone ms", "python_ms", ".0f"),
+        ("RSS MiB", "rss", ".1f"),
+        ("descriptors", "descriptors", ".0f"),
+    ],
+    "at_once": [
+        ("calls", "calls", ".0f"),
+        ("p99 ms", "p99", ",.0f"),
+        ("errors", "errors", ".0f"),
+        ("RSS MiB", "rss", ".1f"),
+        ("RSS after", "rss_after", ".1f"),
+        ("fd before", "descriptors_before", ".0f"),
+        ("fd between", "descriptors", ".0f"),
+        ("fd after", "descriptors_after", ".0f"),
+    ],
+    "weight": [("RSS MiB", "rss", ".1f")],
 }
 
 TITLES = {
@@ -228,7 +210,7 @@ def tables(results: dict[str, Scenario]) -> str:
     parts = []
     for name, rows in shown.items():
         layout, title = TITLES[name]
-        parts.append(f"### {title}\n\n{_table(COLUMNS[layout][1], rows)}")
+        parts.append(f"### {title}\n\n{_table(COLUMNS[layout], rows)}")
     crowd = results.get("at_once", {}).get("sidecar", {})
     if crowd.get("rss"):
         memory = ", ".join(f"{value:.1f}" for value in crowd["rss"])
@@ -264,14 +246,14 @@ def _pad(cell: str, width: int, index: int) -> str:
 
 
 def _cell(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    return "-" if value is None else format(value, form)
 
 
 def bar_lines(found: list[Bar]) -> str:
     """One line a promise."""
     lines = []
     for bar in found:
-        mark = {True: "kept  ", False: "MISSED", None: "–     "}[bar.met]
+        mark = {True: "kept  ", False: "MISSED", None: "-     "}[bar.met]
         seen = "not measured" if bar.value is None else f"{bar.value:.3g}"
         lines.append(f"{mark} {bar.name}: {seen}")
     return "\n".join(lines)

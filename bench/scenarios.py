@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class Plan:
     """
 
     rounds: int = 5
-    seconds: float = 2.0
+    seconds: float = 1.0
     quick: bool = False
 
 
@@ -128,11 +129,9 @@ def stream(bench: Bench) -> None:
 
     def measure(peer: Peer) -> Values:
         before = machine.cpu_seconds(peer.pids)
-        busy, _ = load.run(  # type: ignore[misc]
-            load.call(peer.live, STREAM, connections=16, seconds=bench.plan.seconds)
-        )
+        busy, _ = load.run(load.call(peer.live, STREAM, connections=16, seconds=bench.plan.seconds))
         spent = machine.cpu_seconds(peer.pids) - before
-        slow, tally = load.run(  # type: ignore[misc]
+        slow, tally = load.run(
             load.call(peer.live, SLOW_STREAM, connections=1, times=times, stamped=True)
         )
         values = {
@@ -264,7 +263,7 @@ def _time_of(command: list[str]) -> float:
 
 
 def at_once(bench: Bench) -> None:
-    """A thousand calls in flight together, ten times: memory and descriptors stay where they are."""
+    """A thousand calls in flight together, ten times: memory and descriptors stay as they are."""
     count, rounds = (200, 3) if bench.plan.quick else (1000, 10)
     for name in ("sidecar", "forwarder"):
         if bench.peer(name) is None:
@@ -277,7 +276,7 @@ def at_once(bench: Bench) -> None:
         found["descriptors_before"] = [machine.descriptors(pid)]
         found["calls"] = [count]
         for _ in range(rounds):
-            seen, _ = load.run(load.call(peer.live, HELD, connections=count, times=1))  # type: ignore[misc]
+            seen, _ = load.run(load.call(peer.live, HELD, connections=count, times=1))
             time.sleep(0.3)
             for key, value in (
                 ("rss", machine.resident([pid])),

@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+from typing import cast
 from urllib.parse import parse_qsl
 
 COMPLETION = json.dumps(
@@ -126,7 +127,7 @@ class Upstream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         del exc

@@ -127,8 +127,10 @@ class ModelScan:
         if len(lead) < len(_BOM) and _BOM.startswith(lead):
             self._lead = lead
             return b""
+        marked = lead.startswith(_BOM)
         lead = lead.removeprefix(_BOM).lstrip(_SPACE)
-        self._lead = b""
+        # A mark that was seen is kept: a second one is no beginning of JSON.
+        self._lead = _BOM if marked and not lead else b""
         if not lead:
             return b""
         self._expect = _Expect.KEY

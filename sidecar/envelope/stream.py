@@ -37,6 +37,8 @@ from sidecar.envelope.vocabulary import (
     TERMINAL_RESPONSES,
 )
 
+_EVENT_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event):")
+
 MAX_EVENT = 1 << 20
 
 _GOOD = Classified(
@@ -59,8 +61,9 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "text/event-stream" or any(name in kind for name in _LINE_TYPES):
         return True
-    if kind in {"", "text/plain", "application/octet-stream"}:
-        return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:data|event):", first_bytes) is not None
+    # Servers mislabel streams; neither JSON nor prose of an answer begins like an event.
+    if kind in {"", "text/plain", "application/octet-stream"} or "json" in kind:
+        return _EVENT_START.match(first_bytes) is not None
     return False
 
 

@@ -238,6 +238,11 @@ TOKENS = st.sampled_from(
 )
 
 
+def test_a_second_mark_is_no_json_wherever_it_is_cut():
+    for body in (b"\xef\xbb\xbf\xef", b"\xef\xbb\xbf\xef\xbb\xbf{"):
+        assert scan([body], 5) == scan([body[i : i + 1] for i in range(len(body))], 5)
+
+
 @given(st.lists(TOKENS | st.binary(max_size=5), max_size=40), st.randoms(), st.integers(-1, 200))
 @settings(max_examples=400, deadline=None)
 def test_any_bytes_never_raise_and_cuts_do_not_matter(tokens, chance, limit):

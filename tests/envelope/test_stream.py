@@ -226,7 +226,7 @@ def test_a_huge_event_is_skipped_and_the_stream_read_on():
         ("text/event-stream; charset=utf-8", b"", True),
         ("application/x-ndjson", b"", True),
         ("application/jsonl", b"", True),
-        ("application/json", b"data: {}", False),
+        ("application/json", b"data: {}", True),
         ("text/plain", b"data: {}", True),
         ("text/plain", b"date: x", False),
         (None, b"event: x", True),

@@ -98,9 +98,7 @@ class Client:
             deltas = (e.delta for e in events if e.type == "response.output_text.delta")
         else:
             create = self.raw.messages.create
-            events, error = await self.gather(
-                create, model=model, messages=MESSAGES, max_tokens=64
-            )
+            events, error = await self.gather(create, model=model, messages=MESSAGES, max_tokens=64)
             deltas = (e.delta.text for e in events if e.type == "content_block_delta")
         return "".join(deltas), error
 
@@ -114,4 +112,3 @@ class Client:
 
     async def close(self) -> None:
         await self.call(self.raw.close)
-

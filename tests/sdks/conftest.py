@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ..proxy.conftest import Running, Start, start, upstream
-from ..proxy.upstreams import Upstream
+from tests.proxy.conftest import Running, Start, start, upstream
+from tests.proxy.upstreams import Upstream
+
 from .clients import Client
 from .fake_api import FakeApi
 

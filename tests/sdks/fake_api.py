@@ -13,7 +13,7 @@ from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any
 
-from ..proxy.upstreams import Visit, answer
+from tests.proxy.upstreams import Visit, answer
 
 Row = tuple[int, dict[str, Any], dict[str, str]]
 
@@ -70,7 +70,7 @@ ANTHROPIC_ERRORS: dict[str, Row] = {
     "status-404": _anthropic(404, "not_found_error", "model: status-404"),
     "status-413": _anthropic(413, "request_too_large", "Request exceeds the maximum allowed number of bytes."),
     "status-422": _anthropic(422, "invalid_request_error", "Unprocessable."),
-    "status-429": _anthropic(429, "rate_limit_error", "Number of request tokens has exceeded your per-minute rate limit", retry_after="1"),
+    "status-429": _anthropic(429, "rate_limit_error", "Number of request tokens has exceeded your per-minute rate limit", retry_after_ms="5"),
     "status-500": _anthropic(500, "api_error", "Internal server error"),
     "status-529": _anthropic(529, "overloaded_error", "Overloaded"),
     "gpt-typo": _anthropic(503, "not_found_error", "model: gpt-typo", retry_after_ms="1"),
@@ -82,6 +82,8 @@ ANTHROPIC_ERRORS: dict[str, Row] = {
     "wait-week": _anthropic(429, "rate_limit_error", "This request would exceed your rate limit.", retry_after="568157"),
     "wait-61": _anthropic(529, "overloaded_error", "Overloaded", retry_after="61"),
 }  # fmt: skip
+
+SPEECH = b"\xff\xf3" + bytes(range(256)) * 300
 
 # Ends of a stream that has said something already.
 DYING = ("cut-close", "cut-reset", "cut-clean", "cut-hang", "cut-event")
@@ -205,6 +207,14 @@ _ERROR_EVENT = {
     "responses": sse({"type": "error", "sequence_number": 5, "error": {"type": "server_error", "code": "server_error", "message": "The engine is overloaded", "param": None}}, "error"),
     "messages": sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error"),
 }  # fmt: skip
+# Streams that fail right after their opening frame, under a status 200.
+EARLY = {
+    "typo-early": {
+        "chat": sse({"error": {"message": "The model `typo-early` does not exist", "type": "invalid_request_error", "code": "model_not_found", "param": None}}),
+        "responses": sse({"type": "error", "sequence_number": 1, "error": {"type": "invalid_request_error", "code": "model_not_found", "message": "The model `typo-early` does not exist", "param": "model"}}, "error"),
+        "messages": sse({"type": "error", "error": {"type": "not_found_error", "message": "model: typo-early"}}, "error"),
+    },
+}  # fmt: skip
 
 
 class FakeApi:
@@ -252,12 +262,25 @@ class FakeApi:
             "POST /v1/responses": ("responses", response_events),
             "POST /v1/messages": ("messages", message_events),
         }.get(route)
+        if stream is not None and model in EARLY:
+            opening = stream[1](model)[:1]
+            await visit.send(HEAD, *map(chunk, opening), chunk(EARLY[model][stream[0]]))
+            await visit.send(b"0\r\n\r\n")
+            return
         if stream is not None and asked.get("stream"):
             await self._stream(visit, stream[0], stream[1](model), model)
             return
+        if route == "POST /v1/audio/speech":
+            await visit.send(answer(200, SPEECH, kind=b"audio/mpeg"))
+            return
         body = whole(route, model, asked, anthropic=anthropic)
         if body is None:
-            await visit.send(answer(404, b'{"error":{"message":"Invalid URL","type":"invalid_request_error","param":null,"code":null}}'))
+            await visit.send(
+                answer(
+                    404,
+                    b'{"error":{"message":"Invalid URL","type":"invalid_request_error","param":null,"code":null}}',
+                )
+            )
             return
         await visit.send(answer(200, json.dumps(body).encode(), (b"x-request-id", b"req_1")))
 
@@ -320,6 +343,8 @@ def whole(route: str, model: str, asked: dict[str, Any], *, anthropic: bool) -> 
         "POST /v1/responses": lambda model, _: response_object(model),
         "POST /v1/messages": message,
         "POST /v1/embeddings": embeddings,
+        "POST /v1/audio/transcriptions": lambda *_: {"text": "Hello world"},
+        "POST /v1/messages/count_tokens": lambda *_: {"input_tokens": 9},
         "GET /v1/models": models,
         "POST /v1/files": anthropic_file if anthropic else openai_file,
     }.get(route)

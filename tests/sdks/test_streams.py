@@ -59,6 +59,21 @@ async def test_the_upstreams_own_event_passes(running, api, make, kind, api_name
     assert running.calls[0].envelope.class_ == "transient"
 
 
+@pytest.mark.parametrize(("kind", "api_name"), APIS)
+async def test_an_error_in_the_place_of_the_first_word(
+    running, upstream, api, make, kind, api_name
+) -> None:
+    """A misspelt model that is told in a stream: raised, asked once, and counted by nobody."""
+    text, error = await make(kind, running).stream(api_name, "typo-early")
+    assert text == ""
+    assert isinstance(error, (openai.APIError, anthropic.APIError)), repr(error)
+    assert "typo-early" in str(error)
+    assert upstream.hits == 1
+    assert running.calls[0].envelope.code == "model_not_found"
+    shot = running.breaker(running.calls[0].key)
+    assert (shot.window.failure, shot.window.alive) == (0, 1)
+
+
 async def test_without_the_daemon_a_clean_cut_is_a_short_answer(upstream, api, make) -> None:
     """What the clients make of it by themselves: nothing at all."""
     for kind, api_name in APIS[::2]:

@@ -12,7 +12,9 @@ from .conftest import begin, envelope
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("model", "wait"), [("wait-week", 568157), ("wait-61", 61)])
-async def test_a_long_wait_is_told_and_not_slept(running, upstream, make, kind, model, wait) -> None:
+async def test_a_long_wait_is_told_and_not_slept(
+    running, upstream, make, kind, model, wait
+) -> None:
     """One of the clients obeys 568157 seconds."""
     async with asyncio.timeout(5):
         error = await make(kind, running).error(model)
@@ -25,10 +27,10 @@ async def test_a_long_wait_is_told_and_not_slept(running, upstream, make, kind, 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_short_one_is_left_to_the_client(start, upstream, api, make, kind) -> None:
-    running = await begin(start, upstream.url, sdk_wait_max="1s")
+    running = await begin(start, upstream.url, shedding={"sdk_wait_max": "1s"})
     client = make(kind, running, max_retries=1)
     error = await client.error("status-429")
     assert upstream.hits == 2
     assert error.response.headers.get("x-should-retry") is None
-    assert "wait-61" and await client.error("wait-61")
+    await client.error("wait-61")
     assert upstream.hits == 3

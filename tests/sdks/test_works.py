@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
-from .clients import KINDS, MESSAGES
-from .conftest import envelope
+from tests.proxy.upstreams import Visit, answer, says
+
+from .clients import ASYNC_KINDS, KINDS, MESSAGES
+from .conftest import begin, beside, envelope
+from .fake_api import SPEECH
 
 WEATHER = {
     "type": "object",
@@ -108,12 +113,67 @@ async def test_with_a_file(running, make, api, kind, size) -> None:
     assert running.calls[0].verdict == "success"
 
 
+@pytest.mark.parametrize("kind", OPENAI_KINDS)
+async def test_openai_audio(running, make, api, kind) -> None:
+    """A form names its model in a field; what comes back may be no text at all."""
+    client = make(kind, running)
+    found = await client.call(
+        client.raw.audio.transcriptions.create, file=("a.wav", b"RIFF"), model="whisper-1"
+    )
+    assert found.text == "Hello world"
+    assert running.calls[-1].key == "openai/whisper-1"
+    found = await client.call(
+        client.raw.audio.speech.create, model="tts-1", voice="alloy", input="Hello"
+    )
+    assert found.content == SPEECH
+    assert running.calls[-1].verdict == "success"
+
+
+async def test_anthropic_counts_tokens(running, make, api) -> None:
+    client = make("anthropic-async", running)
+    found = await client.raw.messages.count_tokens(model="claude", messages=MESSAGES)
+    assert found.input_tokens == 9
+
+
+async def test_many_at_once(running, make, api) -> None:
+    clients = [make(kind, running) for kind in ("openai-async", "anthropic-async")]
+    await asyncio.gather(*(client.ask() for client in clients for _ in range(50)))
+    assert {call.verdict for call in running.calls} == {"success"}
+
+
+async def test_azure(start, upstream, make, api) -> None:
+    """The deployment stands in the path; the shape of errors is OpenAI's."""
+    running = await start({"azure-openai": {"upstream": upstream.url, "dialect": "azure-openai"}})
+    upstream.script = says(
+        answer(
+            404,
+            b'{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}',
+        )
+    )
+    async with openai.AsyncAzureOpenAI(
+        azure_endpoint=f"http://127.0.0.1:{running.port}/azure-openai",
+        api_key="good",
+        api_version="2024-10-21",
+    ) as client:
+        with pytest.raises(openai.NotFoundError) as raised:
+            await client.chat.completions.create(model="my-gpt", messages=MESSAGES)
+        assert upstream.requests[0].target == (
+            b"/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21"
+        )
+        assert running.calls[0].key == "azure-openai/my-gpt"
+        assert envelope(raised.value)["code"] == "model_not_found"
+        await upstream.stop()
+        with pytest.raises(openai.InternalServerError) as failed:
+            await client.with_options(max_retries=0).models.list()
+        assert beside(failed.value)["code"] == "connection_refused"
+
+
 OPENAI_CLASSES = [
     ("status-400", openai.BadRequestError, "validation"),
     ("status-401", openai.AuthenticationError, "authentication"),
     ("status-403", openai.PermissionDeniedError, "authentication"),
     ("status-404", openai.NotFoundError, "permanent"),
-    ("status-409", openai.ConflictError, "permanent"),
+    ("status-409", openai.ConflictError, "transient"),
     ("status-422", openai.UnprocessableEntityError, "validation"),
     ("status-429", openai.RateLimitError, "rate_limit"),
     ("status-500", openai.InternalServerError, "transient"),
@@ -162,12 +222,56 @@ async def test_a_wrong_key(running, make, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_throttle_is_waited_for_as_the_upstream_says(running, make, upstream, kind) -> None:
-    """What passes by itself is left to the client's own retries."""
+async def test_what_passes_by_itself_is_left_to_the_clients_retries(
+    running, make, upstream, kind
+) -> None:
     client = make(kind, running, max_retries=1)
-    model = "status-429" if client.is_openai else "status-500"
-    await client.error(model)
+    await client.error("status-429" if client.is_openai else "status-500")
     assert upstream.hits == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_errors_that_come_compressed(running, upstream, make, kind) -> None:
+    body = gzip.compress(
+        b'{"type":"error","error":{"type":"not_found_error","code":"model_not_found","message":"model: gpt-5o"}}'
+    )
+    upstream.script = says(answer(503, body, (b"Content-Encoding", b"gzip")))
+    error = await make(kind, running).error("gpt-5o")
+    assert isinstance(error, (openai.NotFoundError, anthropic.NotFoundError))
+    assert "gpt-5o" in str(error)
+    assert envelope(error)["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_annotate_leaves_the_status_and_still_asks_once(
+    start, upstream, api, make, kind
+) -> None:
+    running = await begin(start, upstream.url, on_reclassified="annotate")
+    error = await make(kind, running).error("gpt-typo")
+    assert (error.status_code, upstream.hits) == (503, 1)
+    assert envelope(error)["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("kind", ASYNC_KINDS)
+async def test_the_clients_own_timeout_is_nobodys_failure(running, upstream, make, kind) -> None:
+    async def hang(visit: Visit) -> None:
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = hang
+    error = await make(kind, running, timeout=0.2, max_retries=0).error()
+    assert isinstance(error, (openai.APITimeoutError, anthropic.APITimeoutError))
+    while not running.calls:
+        await asyncio.sleep(0.01)
+    assert running.calls[0].verdict == "neutral"
+    assert not upstream.open_connections
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_daemon(start, make, kind) -> None:
+    """What it looks like when nobody listens: the client's own class for that."""
+    error = await make(kind, f"http://127.0.0.1:9/{kind}", max_retries=0).error()
+    assert isinstance(error, (openai.APIConnectionError, anthropic.APIConnectionError))
 
 
 async def test_the_environment_variables_of_the_clients(running, monkeypatch, make) -> None:

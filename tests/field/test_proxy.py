@@ -1,0 +1,633 @@
+"""Area proxy, bytes: what crosses the daemon crosses it unchanged, and only once."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+
+import brotli
+import pytest
+import zstandard
+
+from ..proxy.callers import Caller, call, chat, request
+from ..proxy.upstreams import Upstream, Visit, answer, says
+from .scene import (
+    CHAT,
+    JSON,
+    OK,
+    admin,
+    ask,
+    base,
+    chunk,
+    closed,
+    counted,
+    document,
+    error,
+    hang,
+    total,
+    trip,
+    until,
+)
+
+TARGETS = (
+    "/v1/models/org%2Fname /v1/models/org%2fname /a%3Ab /a%3ab /a%28b%29 /it%27s /a%20b+c "
+    "/%E4%BD%A0 /%e4%bd%a0 /a%2e%2e/b /x;y=1 /a|b /100%25 /q?sig=a%2Bb%2F%3D /q?q=a+b "
+    "/q?k=1&k=2 /q?flag /q?e= /q? /q?a?b /~a /a* /a'b(c) /[x] /{y} /^z /a\"b /a`b"
+).split()
+
+
+async def test_f067_every_target_arrives_byte_for_byte(start, upstream) -> None:
+    running = await start({"up": base(upstream.url), "deep": base(upstream.url + "/api/v1")})
+    caller = await Caller.connect(running.port)
+    for target in TARGETS:
+        for provider, prefix in (("up", ""), ("deep", "/api/v1")):
+            await caller.send(request(f"/{provider}{target}"))
+            assert (await caller.answer()).status == 200, target
+            assert upstream.requests[-1].target == (prefix + target).encode()
+
+
+@pytest.mark.parametrize("base_path", ["", "/", "/api/v1", "/api/v1/"])
+async def test_f068_the_shape_of_the_path_is_kept(start, upstream, base_path) -> None:
+    running = await start({"up": base(upstream.url + base_path)})
+    prefix = base_path.rstrip("/")
+    for target in ("/", "//x", "/x/", "/x//y", "/v1/messages?beta=true", "/?beta=true"):
+        found = await call(running.port, "/up" + target)
+        assert (found.status, found.get("location")) == (200, None)
+        assert upstream.requests[-1].target == (prefix + target).encode()
+    hits = upstream.hits
+    climbing = await call(running.port, "/up/../x")
+    if prefix:
+        assert (climbing.status, upstream.hits) == (400, hits)
+    else:
+        assert upstream.requests[-1].target == b"/../x"
+
+
+PLAIN = json.dumps({"choices": [{"message": {"content": "a" * 10_000}}]}).encode()
+CODERS = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "GZIP": gzip.compress,
+    "gzip, gzip": lambda data: gzip.compress(gzip.compress(data)),
+    "br": brotli.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "identity": lambda data: data,
+    "foo": lambda data: data[::-1],
+}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_f069_bytes_coding_and_length_agree(start, upstream, chunked) -> None:
+    packed = gzip.compress(PLAIN)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
+    sized = b"Content-Length: %d\r\n\r\n%b" % (len(packed), packed)
+    pieces = chunk(packed[:50]) + chunk(packed[50:]) + b"0\r\n\r\n"
+    upstream.script = says(head + (b"Transfer-Encoding: chunked\r\n\r\n" + pieces if chunked else sized))
+    running = await start({"up": base(upstream.url)})
+    found = await ask(running)
+    assert (found.clean, found.get("content-encoding")) == (True, "gzip")
+    assert found.get("content-length") == (None if chunked else str(len(packed)))
+    assert hashlib.sha256(gzip.decompress(found.body)).digest() == hashlib.sha256(PLAIN).digest()
+    assert (counted(running), total(running, "success")) == (0, 1)
+
+
+async def test_f069_a_compressed_429_is_understood(start, upstream) -> None:
+    plain = b'{"error":{"code":"rate_limit_exceeded","message":"slow down","type":"requests"}}'
+    packed = gzip.compress(plain)
+    headers = ((b"Content-Encoding", b"gzip"), (b"Retry-After", b"3"))
+    upstream.script = says(answer(429, packed, *headers))
+    running = await start({"up": base(upstream.url)})
+    found = await ask(running)
+    assert (found.status, found.body, found.get("content-encoding")) == (429, packed, "gzip")
+    assert found.envelope["message"] == "slow down"
+    assert total(running, "throttle") == 1
+
+
+@pytest.mark.parametrize("coding", CODERS)
+async def test_f070_any_coding_passes(start, upstream, coding) -> None:
+    packed = CODERS[coding](PLAIN)
+    upstream.script = says(answer(200, packed, (b"Content-Encoding", coding.encode())))
+    running = await start({"up": base(upstream.url)})
+    found = await ask(running)
+    assert (found.status, found.body, found.get("content-encoding")) == (200, packed, coding)
+    assert found.get("x-error-envelope") is None
+    assert (counted(running), total(running, "success")) == (0, 1)
+
+
+async def test_f070_a_corrupt_body_is_the_callers_to_judge(start, upstream) -> None:
+    broken = gzip.compress(PLAIN)[:40] + b"\xff" * 40
+    running = await start({"up": base(upstream.url)})
+    for status, verdict in ((200, "success"), (400, "alive")):
+        upstream.script = says(answer(status, broken, (b"Content-Encoding", b"gzip")))
+        found = await ask(running, n=status)
+        assert (found.status, found.body) == (status, broken)
+        assert (counted(running), total(running, verdict)) == (0, 1)
+
+
+async def test_f071_a_compressed_request_arrives_compressed(start, upstream) -> None:
+    packed = gzip.compress(chat("packed"))
+    running = await start({"up": base(upstream.url)})
+    found = await call(
+        running.port, CHAT, "POST", packed, JSON, ("Content-Encoding", "gzip")
+    )
+    assert found.status == 200
+    seen = upstream.requests[0]
+    assert (seen.body, seen.get(b"content-encoding")) == (packed, b"gzip")
+    assert seen.get(b"content-length") == str(len(packed)).encode()
+
+
+async def test_f072_repeated_headers_keep_count_order_and_value(start, upstream) -> None:
+    back = [
+        (b"Set-Cookie", b"a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Path=/"),
+        (b"X-A", b"1"),
+        (b"Set-Cookie", b"b=2"),
+        (b"WWW-Authenticate", b'Basic realm="x"'),
+        (b"set-cookie", b"c=3"),
+        (b"WWW-Authenticate", b"Bearer"),
+        (b"Link", b"</a>; rel=next"),
+        (b"X-A", b"2"),
+        (b"Link", b"</b>; rel=prev"),
+    ]
+    there = [("X-B", "1"), ("Cookie", "a=1"), ("x-b", "2"), ("cookie", "b=2"), ("X-b", "")]
+    upstream.script = says(answer(200, b"{}", *back))
+    running = await start({"up": base(upstream.url)})
+    found = await call(running.port, "/up/x", "GET", None, *there)
+    names = {name.lower() for name, _ in back}
+    assert [pair for pair in found.headers if pair[0].lower() in names] == back
+    sent = [(name.encode(), value.encode()) for name, value in there]
+    arrived = upstream.requests[0].head.split(b"\r\n")[2:]
+    assert [tuple(line.split(b":", 1)) for line in arrived] == [(k, b" " + v) for k, v in sent]
+
+
+async def test_f073_nothing_follows_a_status_without_a_body(start, upstream) -> None:
+    running = await start({"up": base(upstream.url)})
+    caller = await Caller.connect(running.port)
+    for raw, end in (
+        (b"HTTP/1.1 204 No\r\n\r\n", b""),
+        (b'HTTP/1.1 304 N\r\nContent-Length: 123\r\nETag: "x"\r\n\r\n', b""),
+        (b"HTTP/1.1 205 R\r\nContent-Length: 0\r\n\r\n", b""),
+        (answer(200, b"body"), b"body"),
+    ):
+        upstream.script = says(raw)
+        await caller.send(request())
+        line, headers, head = await caller.head()
+        assert line.split(b" ")[1] == raw.split(b" ")[1]
+        assert b"chunked" not in head
+        if b" 304 " in line:
+            assert (b"ETag", b'"x"') in headers
+        # The next head is read from here: a single byte too many and it would not parse.
+        assert await caller.reader.readexactly(len(end)) == end
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"Content-Length: 5000000", b"Transfer-Encoding: chunked",
+     b"Content-Length: 77\r\nContent-Encoding: gzip"],
+)  # fmt: skip
+async def test_f074_head_waits_for_no_body(start, upstream, headers) -> None:
+    upstream.script = says(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" + headers + b"\r\n\r\n")
+    running = await start({"up": base(upstream.url)})
+    caller = await Caller.connect(running.port)
+    for n in range(2):
+        await caller.send(request("/up/v1/file", "HEAD"))
+        found = await caller.answer(head_only=True)
+        length = headers.partition(b": ")[2].partition(b"\r\n")[0].decode()
+        assert found.get("content-length") == (None if length == "chunked" else length)
+        assert total(running, "success") == n + 1
+
+
+async def test_f076_a_post_that_may_have_run_is_not_sent_again(start, upstream) -> None:
+    async def closes(visit: Visit) -> None:
+        await visit.read_body()
+        visit.keep = False
+
+    running = await start({"up": base(upstream.url)})
+    upstream.script = closes
+    for headers in ((), (("Idempotency-Key", "k"),)):
+        hits = upstream.hits
+        found = await call(running.port, "/up/v1/videos", "POST", b'{"n":1}', JSON, *headers)
+        assert (found.status, upstream.hits) == (502, hits + 1)
+        assert "may have been executed" in found.envelope["message"]
+        assert found.get("x-should-retry") == (None if headers else "false")
+    upstream.script = says(error(504))
+    hits = upstream.hits
+    found = await call(running.port, "/up/v1/videos", "POST", b'{"n":1}', JSON)
+    assert (found.status, upstream.hits) == (504, hits + 1)
+
+
+async def test_f077_no_invisible_attempt_and_never_half_a_body(start, upstream) -> None:
+    size = 10_000_000
+    whole: list[int] = []
+
+    async def script(visit: Visit) -> None:
+        if visit.number == 1:
+            await visit.reader.readexactly(3_000_000)
+            visit.reset()
+            return
+        whole.append(len(await visit.read_body()))
+        await visit.send(answer())
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+
+    async def put() -> int:
+        caller = await Caller.connect(running.port)
+        kind = ("Content-Type", "application/octet-stream")
+        await caller.send(request("/up/file", "PUT", None, ("Content-Length", str(size)), kind))
+
+        async def upload() -> None:
+            for _ in range(10):
+                await caller.send(b"x" * (size // 10))
+
+        sending = asyncio.create_task(upload())
+        found = await caller.answer()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        caller.close()
+        return found.status
+
+    assert await put() == 502
+    assert upstream.hits == 1
+    assert await put() == 200
+    assert (upstream.hits, whole) == (2, [size])
+    assert (await document(running))["totals"]["forwarded"] == 2
+
+
+async def test_f078_a_half_sent_upload_poisons_no_connection(start, upstream) -> None:
+    ended = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if visit.request.line.startswith(b"GET"):
+            await visit.send(answer(200, visit.request.target, kind=b"text/plain"))
+            return
+        await visit.reader.readexactly(65536)
+        await visit.send(answer(413, b'{"error":{"message":"too large"}}'))
+        # It keeps the connection: whatever came next would be read as the rest of the body.
+        await visit.closed()
+        ended.set()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+    size = 20 * 2**20
+    caller = await Caller.connect(running.port)
+    kind = ("Content-Type", "image/png")
+    await caller.send(request("/up/x", "POST", None, ("Content-Length", str(size)), kind))
+
+    async def upload() -> None:
+        for _ in range(20):
+            await caller.send(b"a" * 2**20)
+
+    sending = asyncio.create_task(upload())
+    found = await caller.answer()
+    assert (found.status, found.body) == (413, b'{"error":{"message":"too large"}}')
+    await sending
+    await ended.wait()
+    for n in range(20):
+        one = await call(running.port, f"/up/{n}")
+        assert (one.status, one.body) == (200, b"/%d" % n)
+    assert (counted(running), closed(running)) == (0, True)
+
+
+async def test_f080_hop_by_hop_headers_stop_here(start, upstream) -> None:
+    back = (
+        (b"Connection", b"close, X-Int"), (b"X-Int", b"1"), (b"Proxy-Authenticate", b"b"),
+        (b"Keep-Alive", b"timeout=5"), (b"X-Kept", b"1"),
+    )  # fmt: skip
+    upstream.script = says(answer(200, b"{}", *back))
+    running = await start({"up": base(upstream.url)})
+    caller = await Caller.connect(running.port)
+    sent = [
+        ("Connection", "X-Secret"), ("X-Secret", "1"), ("Proxy-Authorization", "Basic x"),
+        ("Keep-Alive", "5"), ("TE", "trailers"), ("Upgrade", "h2c"), ("Trailer", "X"), ("X-End", "2"),
+    ]  # fmt: skip
+    for _ in range(2):
+        # The upstream closes its connection each time; the caller's goes on.
+        await caller.send(request("/up/x", "GET", None, *sent))
+        found = await caller.answer()
+        assert [name for name, _ in upstream.requests[-1].headers] == [b"Host", b"X-End"]
+        names = {name.lower() for name, _ in found.headers}
+        assert b"x-kept" in names
+        assert not names & {b"x-int", b"proxy-authenticate", b"keep-alive", b"connection"}
+    await caller.send(request("/up/x", "GET", None, ("Connection", "close, X-Secret"), ("X-Secret", "1")))
+    found = await caller.answer()
+    assert await caller.reader.read() == b""
+    assert upstream.requests[-1].get(b"x-secret") is None
+    assert upstream.requests[-1].get(b"connection") is None
+
+
+async def test_f082_a_local_limit_is_configured_and_says_whose_it_is(start, upstream) -> None:
+    running = await start(
+        {"up": base(upstream.url), "small": base(upstream.url, limits={"request_body": "1MiB"})}
+    )
+    picture = chat(image="A" * 1_100_000)
+    assert (await call(running.port, CHAT, "POST", picture, JSON)).status == 200
+    assert upstream.requests[-1].body == picture
+    refused = await call(running.port, "/small/v1/chat/completions", "POST", picture, JSON)
+    assert (refused.status, upstream.hits) == (413, 1)
+    assert (refused.envelope["source"], refused.envelope["code"]) == ("sidecar", "too_large")
+
+
+async def test_f084_no_cookie_of_one_caller_reaches_another(start) -> None:
+    async def script(visit: Visit) -> None:
+        cookie = (b"Set-Cookie", b"sid=A; Max-Age=99999999; Path=/")
+        if visit.request.target == b"/hop":
+            await visit.send(answer(302, b"", cookie, (b"Location", b"/x")))
+        else:
+            await visit.send(answer(200, b"{}", cookie))
+
+    upstream = Upstream(script)
+    await upstream.start()
+    running = await start({"up": base(f"http://localhost:{upstream.port}")})
+    for target in ("/up/hop", "/up/x"):
+        found = await call(running.port, target, "GET", None, ("X-Caller", "A"))
+        assert found.get("set-cookie").startswith("sid=A")
+    for target in ("/up/hop", "/up/x"):
+        await call(running.port, target, "GET", None, ("X-Caller", "B"))
+    assert all(seen.get(b"cookie") is None for seen in upstream.requests)
+    assert upstream.hits == 4
+    await upstream.stop()
+
+
+async def test_f085_the_smuggled_request_is_never_seen(start, upstream) -> None:
+    running = await start({"up": base(upstream.url)})
+    head = b"POST /up/x HTTP/1.1\r\nHost: localhost\r\n"
+    smuggled = b"GET /up/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for framing in (
+        b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
+        b"Content-Length: 0\r\nContent-Length: 44\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n0_0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n+0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 17 + b"\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n3\nabc\n0\n\n",
+    ):
+        caller = await Caller.connect(running.port)
+        await caller.send(head + framing + smuggled)
+        found = await caller.answer()
+        rest = await caller.reader.read()
+        assert b"HTTP/1.1 200" not in rest, framing
+        if b"0" * 17 not in framing:
+            assert found.status == 400, framing
+        caller.close()
+    assert not [seen for seen in upstream.requests if b"smuggled" in seen.target]
+    assert counted(running) == 0
+
+
+async def test_f086_one_host_header_and_it_is_the_upstreams(start, upstream) -> None:
+    running = await start({"up": base(f"http://LOCALHOST:{upstream.port}/x")})
+    raw = b"GET /up/y HTTP/1.1\r\nX-First: 1\r\nhOsT: localhost:7600\r\n\r\n"
+    caller = await Caller.connect(running.port)
+    await caller.send(raw)
+    assert (await caller.answer()).status == 200
+    hosts = [value for name, value in upstream.requests[0].headers if name.lower() == b"host"]
+    assert [host.lower() for host in hosts] == [b"localhost:%d" % upstream.port]
+
+
+async def test_f087_exactly_the_callers_headers(start, upstream) -> None:
+    running = await start({"up": base(upstream.url)})
+    await call(running.port, "/up/x")
+    await call(running.port, "/up/x", "POST", b"{}")
+    await call(running.port, "/up/x", "GET", None, ("Accept-Encoding", "identity"))
+    seen = [[name.lower() for name, _ in one.headers] for one in upstream.requests]
+    assert seen == [[b"host"], [b"host", b"content-length"], [b"host", b"accept-encoding"]]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST", "PUT", "PATCH"])
+async def test_f088_sized_stays_sized_chunked_chunked_and_none_none(
+    start, upstream, method
+) -> None:
+    running = await start({"up": base(upstream.url)})
+    await call(running.port, "/up/x", method)
+    await call(running.port, "/up/x", method, b"")
+    await call(running.port, "/up/x", method, b"0123456789")
+    caller = await Caller.connect(running.port)
+    head = request("/up/x", method, None, ("Transfer-Encoding", "chunked"))
+    await caller.send(head, b"4\r\nabcd\r\n0\r\n\r\n")
+    await caller.answer()
+    seen = [
+        (one.get(b"content-length"), one.get(b"transfer-encoding"), one.body)
+        for one in upstream.requests
+    ]
+    assert seen == [
+        (None, None, b""), (b"0", None, b""), (b"10", None, b"0123456789"), (None, b"chunked", b"abcd"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(401, "alive"), (413, "alive"), (429, "throttle")])
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_f089_an_early_answer_reaches_the_uploader(
+    start, upstream, status, verdict, end
+) -> None:
+    body = b'{"error":{"message":"not like this"}}'
+    answered = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.reader.readexactly(65536)
+        await visit.send(answer(status, body, (b"Connection", b"close")))
+        await answered.wait()
+        if end == "reset":
+            visit.reset()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+    caller = await Caller.connect(running.port)
+    size = 50 * 2**20
+    kind = ("Content-Type", "image/png")
+    await caller.send(request("/up/x", "POST", None, ("Content-Length", str(size)), kind))
+
+    async def upload() -> None:
+        for _ in range(50):
+            await caller.send(b"a" * 2**20)
+
+    sending = asyncio.create_task(upload())
+    found = await caller.answer()
+    answered.set()
+    assert (found.status, found.body) == (status, body)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert (counted(running), total(running, verdict)) == (0, 1)
+
+
+async def test_f090_the_first_byte_does_not_wait_for_the_last(start, upstream) -> None:
+    arrived, sent = asyncio.Event(), asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        part = await visit.reader.readexactly(10)
+        assert part == b"0123456789"
+        arrived.set()
+        await visit.reader.readexactly(10)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 20\r\n"
+        await visit.send(head + b"\r\n0123456789")
+        await sent.wait()
+        await visit.send(b"0123456789")
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url, timeouts={"hold": "30s"})})
+    caller = await Caller.connect(running.port)
+    kind = ("Content-Type", "image/png")
+    await caller.send(request("/up/x", "POST", None, ("Content-Length", "20"), kind), b"0123456789")
+    await arrived.wait()
+    await caller.send(b"0123456789")
+    await caller.head()
+    assert await caller.reader.readexactly(10) == b"0123456789"
+    sent.set()
+    assert await caller.reader.readexactly(10) == b"0123456789"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_f091_redirects_are_the_callers_to_follow(start, upstream, status) -> None:
+    other = Upstream()
+    await other.start()
+    running = await start({"up": base(upstream.url)})
+    locations = [
+        f"{upstream.url}/same", f"{other.url}/port", "http://localhost.test/host", "../relative",
+        "/up/v1/x", "", "//other.test/x",
+    ]  # fmt: skip
+    for n, location in enumerate(locations):
+        upstream.script = says(answer(status, b"", (b"Location", location.encode())))
+        found = await call(
+            running.port, "/up/v1/x", "POST", b"body", ("Authorization", "Bearer T")
+        )
+        assert (found.status, found.get("location")) == (status, location)
+        assert (upstream.hits, total(running, "success")) == (n + 1, n + 1)
+    assert (other.hits, counted(running)) == (0, 0)
+    await other.stop()
+
+
+async def test_f092_a_refused_upgrade_is_answered_at_once(start, upstream) -> None:
+    upstream.script = says(answer(426, b'{"error":{"message":"no sockets here"}}'))
+    running = await start({"up": base(upstream.url)})
+    caller = await Caller.connect(running.port)
+    upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")]
+    await caller.send(request("/up/v1/realtime", "GET", None, *upgrade))
+    found = await caller.answer()
+    assert (found.status, counted(running)) == (426, 0)
+    # An upgrade opens no way past the list of providers.
+    await caller.send(request("/nobody/v1/realtime", "GET", None, *upgrade))
+    assert (await caller.answer()).status == 404
+    assert upstream.hits == 1
+
+
+@pytest.mark.parametrize("trusts", [False, True])
+async def test_f093_netrc_replaces_no_credential(
+    start, tmp_path, monkeypatch, trusts
+) -> None:
+    upstream = Upstream()
+    await upstream.start()
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine localhost login u password p\ndefault login u password p\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    if trusts:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv("NO_PROXY", "localhost")
+    running = await start({"up": base(f"http://localhost:{upstream.port}", proxy="env")})
+    await call(running.port, "/up/x", "GET", None, ("Authorization", "Bearer T"))
+    await call(running.port, "/up/x")
+    values = [one.get(b"authorization") for one in upstream.requests]
+    assert values == [b"Bearer T", None]
+    await upstream.stop()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_f100_the_upstreams_own_error_page_arrives(start, upstream, plain) -> None:
+    body = b'{"error":{"message":"the disk is full","code":"E42"},"hint":"call us"}'
+    upstream.script = says(answer(500, body, (b"X-Request-Id", b"req-1"), (b"X-Extra", b"kept")))
+    running = await start({"up": base(upstream.url)})
+    headers = [("Accept", "application/vnd.error-envelope+json")] if plain else []
+    found = await call(running.port, CHAT, "POST", chat(), JSON, *headers)
+    assert (found.status, found.get("x-request-id"), found.get("x-extra")) == (500, "req-1", "kept")
+    if plain:
+        assert found.json["raw"]["body"].encode() == body
+        assert found.json["raw"]["upstream_request_id"] == "req-1"
+        assert found.json["raw"]["status"] == 500
+    else:
+        assert found.body == body
+    assert found.envelope["code"] == "E42"
+
+
+async def test_f063_cancelled_callers_leave_nothing_behind(start, upstream) -> None:
+    """Area shed, as far as there is something to leak: permits, gauges, connections."""
+    import random
+
+    delays = random.Random(63)
+    slow = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await slow.wait()
+        await visit.send(OK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+
+    async def leaves(n: int) -> None:
+        caller = await Caller.connect(running.port)
+        raw = request(CHAT, "POST", chat(n=n), JSON)
+        await caller.send(raw[: delays.randrange(len(raw) + 1)] if n % 3 == 0 else raw)
+        await asyncio.sleep(delays.random() * 0.1)
+        await caller.closed()
+
+    for batch in range(0, 1500, 250):
+        await asyncio.gather(*(leaves(batch + n) for n in range(250)))
+    await until(lambda: not running.daemon.plane.active)
+    assert running.daemon.plane.in_flight("up") == 0
+    await until(lambda: not upstream.open_connections)
+    assert (await document(running))["providers"]["up"]["in_flight"] == 0
+    slow.set()
+    found = await asyncio.gather(*(ask(running, n=n) for n in range(5)))
+    assert {one.status for one in found} == {200}
+    assert (counted(running), closed(running)) == (0, True)
+
+
+async def test_f064_nothing_that_waits_stops_the_loop(process, upstream) -> None:
+    """Area shed: 55 calls hang and a probe is out; the daemon answers all the same."""
+    other = Upstream(says(OK))
+    await other.start()
+    one = await process({"up": base(upstream.url), "other": base(other.url)})
+    upstream.script = says(error(500))
+    for n in range(5):
+        await ask(one, "probed", n)
+    upstream.script = hang
+    await until(lambda: True)
+    callers = []
+    for n in range(55):
+        caller = await Caller.connect(one.port)
+        await caller.send(request(CHAT, "POST", chat("probed" if n < 5 else "gpt-x", n=n), JSON))
+        callers.append(caller)
+    await until(lambda: upstream.hits >= 5 + 50)
+    for n in range(20):
+        assert (await admin(one, "/healthz")).status == 200
+        assert (await call(one.port, "/other/v1/chat/completions", "POST", chat(n=n), JSON)).status == 200
+    await other.stop()
+
+
+async def test_f056_a_single_stray_429_refuses_nobody(start, upstream) -> None:
+    """Area shed: one throttle without a hint among sixty good answers."""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(error(429) if visit.number == 31 else OK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+    found = [await ask(running, n=n) for n in range(61)]
+    assert [one.status for one in found].count(429) == 1
+    assert {one.get("x-sidecar-decision") for one in found} == {"forwarded"}
+    assert (upstream.hits, counted(running)) == (61, 0)
+
+
+async def test_f060_a_throttled_probe_closes_nothing(start, upstream) -> None:
+    """Area shed: the breaker's part. What paces the hundred calls is another issue's."""
+    running = await start({"up": base(upstream.url)})
+    await trip(running, upstream)
+    await until(lambda: running.breaker("up/gpt-x").state == "half_open")
+    upstream.script = says(error(429))
+    for n in range(10):
+        assert (await ask(running, n=n)).status == 429
+        assert running.breaker("up/gpt-x").state == "half_open"
