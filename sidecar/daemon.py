@@ -11,7 +11,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -39,9 +38,6 @@ SUSPENDED = 5.0
 
 Result = TypeVar("Result")
 
-EXIT_CANNOT_LISTEN = 69
-EXIT_BAD_CONFIG = 78
-
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How the daemon is started.
@@ -59,6 +55,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 class CannotListen(Exception):
     """An address of the configuration cannot be listened on."""
+
+    exit_code = 69
 
 
 class Daemon:
@@ -281,29 +279,25 @@ class Daemon:
 
 
 def serve(options: Options) -> int:
-    """Runs a daemon in the foreground.
+    """Runs a daemon in the foreground until it is told to stop.
 
     Returns:
-        The exit code: 0 after a stop, 69 if it cannot listen, 78 for a bad configuration.
+        The exit code, 0.
+
+    Raises:
+        ConfigError: the configuration is bad; nothing was started.
+        CannotListen: an address is taken or does not exist.
     """
-    try:
-        config = load(
-            options.config,
-            environ=os.environ,
-            unknown_keys=options.unknown_keys,
-            overrides=options.overrides,
-        )
-    except ConfigError as error:
-        for problem in error.problems:
-            sys.stderr.write(f"{problem}\n")
-        return EXIT_BAD_CONFIG
+    config = load(
+        options.config,
+        environ=os.environ,
+        unknown_keys=options.unknown_keys,
+        overrides=options.overrides,
+    )
     handler = logs.setup(config.log.level, config.log.format)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(options, config))
-    except CannotListen as error:
-        sys.stderr.write(f"breaker-sidecar: {error}\n")
-        return EXIT_CANNOT_LISTEN
     finally:
         handler.flush()
 

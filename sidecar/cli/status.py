@@ -113,13 +113,17 @@ def _console() -> Console:
 
 
 def _watch(admin: AdminClient, arguments: argparse.Namespace) -> int:
-    with Live(console=_console(), auto_refresh=False, screen=False) as live:
+    console = _console()
+    with Live(console=console, auto_refresh=False) as live:
         while True:
             try:
                 picture: Group | Text = render(_fetch(admin), clock.wall())
             except UnreachableError as error:
                 picture = Text(str(error), style="red")
-            live.update(picture, refresh=True)
+            if console.is_terminal:
+                live.update(picture, refresh=True)
+            else:
+                console.print(picture)
             time.sleep(arguments.interval)
 
 

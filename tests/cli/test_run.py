@@ -147,7 +147,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(commands: Commands) -> No
 def test_a_signal_before_the_program_runs_ends_everything(commands: Commands) -> None:
     process = commands.start("run", "--", *PYTHON, "print('ran')")
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.25)
+        process.wait(0.15)
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=10)
     assert "Traceback" not in errors
@@ -177,8 +177,9 @@ def test_a_daemon_that_dies_is_started_again_on_the_same_ports(commands: Command
 
 
 def test_a_daemon_does_not_outlive_a_run_that_was_killed(commands: Commands) -> None:
-    program = "import os, time; print(os.environ['BREAKER_SIDECAR_ADMIN'], flush=True)\n"
-    program += "parent = os.getppid()\nwhile os.getppid() == parent: time.sleep(0.05)"
+    program = "import os, time; parent = os.getppid()\n"
+    program += "print(os.environ['BREAKER_SIDECAR_ADMIN'], flush=True)\n"
+    program += "while os.getppid() == parent: time.sleep(0.05)"
     process = commands.start("run", "--", *PYTHON, program)
     assert process.stdout is not None
     port = daemons_port(process.stdout.readline())

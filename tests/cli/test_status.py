@@ -1,7 +1,7 @@
 """What people see of a daemon, and how they steer it."""
 
 import json
-import subprocess
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,7 @@ def test_watching_survives_a_daemon_that_goes(commands: Commands) -> None:
         assert json.loads(watch.stdout.readline())["schema"] == 1
     daemon.terminate()
     assert "no daemon answers" in watch.stderr.readline()
-    watch.send_signal(2)
+    watch.send_signal(signal.SIGINT)
     watch.communicate(timeout=10)
     assert watch.returncode == 0
 
@@ -206,12 +206,12 @@ def test_watching_survives_a_daemon_that_goes(commands: Commands) -> None:
 def test_watching_draws(commands: Commands) -> None:
     _, _, admin = commands.serve()
     watch = commands.start("status", "--watch", "--admin", f"127.0.0.1:{admin}")
-    with pytest.raises(subprocess.TimeoutExpired):
-        watch.wait(1.0)
-    watch.send_signal(2)
-    output, errors = watch.communicate(timeout=10)
+    assert watch.stdout is not None
+    while "anthropic" not in watch.stdout.readline():
+        assert watch.poll() is None
+    watch.send_signal(signal.SIGINT)
+    _, errors = watch.communicate(timeout=10)
     assert (watch.returncode, errors) == (0, "")
-    assert "openai" in output
 
 
 def test_a_file_that_is_being_edited_does_not_hide_the_daemon(

@@ -19,6 +19,7 @@ from sidecar import clock
 from sidecar.telemetry import logs
 from sidecar.telemetry.lines import LineHandler
 
+from ..proxy.callers import Caller
 from ..proxy.conftest import start, upstream
 from .process import Process
 
@@ -113,5 +114,6 @@ async def process(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         return one
 
     yield begin
+    await Caller.close_all()
     for one in started:
         await one.end()

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import json
+import random
 
 import brotli
 import pytest
@@ -251,7 +252,7 @@ async def test_f077_no_invisible_attempt_and_never_half_a_body(start, upstream) 
     assert upstream.hits == 1
     assert await put() == 200
     assert (upstream.hits, whole) == (2, [size])
-    assert (await document(running))["totals"]["forwarded"] == 2
+    assert (await document(running))["totals"]["requests"] == 2
 
 
 async def test_f078_a_half_sent_upload_poisons_no_connection(start, upstream) -> None:
@@ -362,7 +363,6 @@ async def test_f085_the_smuggled_request_is_never_seen(start, upstream) -> None:
         b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n0_0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n+0\r\n\r\n",
-        b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 17 + b"\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n3\nabc\n0\n\n",
     ):
         caller = await Caller.connect(running.port)
@@ -370,8 +370,7 @@ async def test_f085_the_smuggled_request_is_never_seen(start, upstream) -> None:
         found = await caller.answer()
         rest = await caller.reader.read()
         assert b"HTTP/1.1 200" not in rest, framing
-        if b"0" * 17 not in framing:
-            assert found.status == 400, framing
+        assert found.status == 400, framing
         caller.close()
     assert not [seen for seen in upstream.requests if b"smuggled" in seen.target]
     assert counted(running) == 0
@@ -553,17 +552,8 @@ async def test_f100_the_upstreams_own_error_page_arrives(start, upstream, plain)
 
 async def test_f063_cancelled_callers_leave_nothing_behind(start, upstream) -> None:
     """Area shed, as far as there is something to leak: permits, gauges, connections."""
-    import random
-
     delays = random.Random(63)
-    slow = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.read_body()
-        await slow.wait()
-        await visit.send(OK)
-
-    upstream.script = script
+    upstream.script = hang
     running = await start({"up": base(upstream.url)})
 
     async def leaves(n: int) -> None:
@@ -579,7 +569,7 @@ async def test_f063_cancelled_callers_leave_nothing_behind(start, upstream) -> N
     assert running.daemon.plane.in_flight("up") == 0
     await until(lambda: not upstream.open_connections)
     assert (await document(running))["providers"]["up"]["in_flight"] == 0
-    slow.set()
+    upstream.script = says(OK)
     found = await asyncio.gather(*(ask(running, n=n) for n in range(5)))
     assert {one.status for one in found} == {200}
     assert (counted(running), closed(running)) == (0, True)
@@ -594,7 +584,6 @@ async def test_f064_nothing_that_waits_stops_the_loop(process, upstream) -> None
     for n in range(5):
         await ask(one, "probed", n)
     upstream.script = hang
-    await until(lambda: True)
     callers = []
     for n in range(55):
         caller = await Caller.connect(one.port)

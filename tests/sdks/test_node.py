@@ -251,8 +251,8 @@ async def test_a_long_wait_is_told_and_not_slept(running, api, upstream, drive) 
     assert [one["error"]["envelope"]["retry_after"] for one in found] == [568157, 61] * 2
 
 
-async def test_local_answers(running, api, upstream, drive) -> None:
-    """An open breaker and a provider that is not there, to every client: asked once, told once."""
+async def test_breaker_open(running, api, upstream, drive) -> None:
+    """Asked once, told once."""
     # `ai` goes by the status alone: it would wait for the breaker, as long as it is told.
     rows = [(name, "gpt-4o", {"maxRetries": 0} if name[:2] == "ai" else {}) for name in CLIENTS]
     await drive(running, *rows[:2])
@@ -267,10 +267,16 @@ async def test_local_answers(running, api, upstream, drive) -> None:
         assert one["error"]["envelope"]["message"] in one["error"]["message"]
     assert [one["error"]["class"] for one in found[:2]] == ["InternalServerError"] * 2
     assert [one["error"]["body"]["envelope"]["code"] for one in found[:2]] == ["breaker_open"] * 2
-    running.calls.clear()
-    found = await drive(f"http://127.0.0.1:{running.port}/opanai", *rows)
+
+
+async def test_a_provider_that_is_not_there(running, api, upstream, drive) -> None:
+    """Every client shows the sentence that names the ones that are."""
+    found = await drive(
+        f"http://127.0.0.1:{running.port}/opanai", *[(name, "gpt-4o") for name in CLIENTS]
+    )
     assert [call.decision for call in running.calls] == ["unknown_provider"] * 4
+    assert [one["error"]["status"] for one in found] == [404] * 4
+    assert [one["error"]["class"] for one in found[:2]] == ["NotFoundError"] * 2
     for one in found:
-        assert one["error"]["status"] == 404
         assert "anthropic, openai" in one["error"]["message"]
-    assert upstream.hits == 2
+    assert not upstream.hits
