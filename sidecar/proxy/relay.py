@@ -84,6 +84,7 @@ class Relay:
         self._copy = bytearray()
         self._limit = runtime.config.limits.classify_body
         self._cut_copy = False
+        self._ended_well = False
         self._reader: StreamReader | None = None
         self._content = False
 
@@ -91,6 +92,7 @@ class Relay:
         """Relays head and body, and settles the call."""
         if self._framing is Framing.NONE:
             self._clock.stop()
+            self._ended_well = True
             self._conclude(self._classify(complete=True))
             self._start(b"")
             return
@@ -161,8 +163,8 @@ class Relay:
         if not done and self._reader is not None:
             await self._pass(body)
             return
-        final = done or self._message.code >= 400 or self._cut_copy
-        if final:
+        self._ended_well = done
+        if done or self._message.code >= 400 or self._cut_copy:
             self._conclude(self._classify(complete=True))
         if self._start(body):
             return
@@ -256,6 +258,7 @@ class Relay:
         if self._call.settled:
             self._call.out.end()
             return
+        self._ended_well = True
         if self._reader is None:
             self._conclude(self._classify(complete=True))
             self._call.out.end()
@@ -324,7 +327,7 @@ class Relay:
             status=self._message.code,
             headers=self._headers,
             body=body or b"",
-            truncated=self._cut_copy or (body is None and bool(self._copy)),
+            truncated=self._cut_copy or not self._ended_well,
             complete=complete,
             method=self._call.incoming.method,
             path=self._runtime.upstream.prefix + self._call.path,

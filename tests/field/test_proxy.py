@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import hashlib
 import json
-import random
 
 import brotli
 import pytest
@@ -18,7 +17,6 @@ from .scene import (
     CHAT,
     JSON,
     OK,
-    admin,
     ask,
     base,
     chunk,
@@ -26,10 +24,7 @@ from .scene import (
     counted,
     document,
     error,
-    hang,
     total,
-    trip,
-    until,
 )
 
 TARGETS = (
@@ -548,75 +543,3 @@ async def test_f100_the_upstreams_own_error_page_arrives(start, upstream, plain)
     else:
         assert found.body == body
     assert found.envelope["code"] == "E42"
-
-
-async def test_f063_cancelled_callers_leave_nothing_behind(start, upstream) -> None:
-    """Area shed, as far as there is something to leak: permits, gauges, connections."""
-    delays = random.Random(63)
-    upstream.script = hang
-    running = await start({"up": base(upstream.url)})
-
-    async def leaves(n: int) -> None:
-        caller = await Caller.connect(running.port)
-        raw = request(CHAT, "POST", chat(n=n), JSON)
-        await caller.send(raw[: delays.randrange(len(raw) + 1)] if n % 3 == 0 else raw)
-        await asyncio.sleep(delays.random() * 0.1)
-        await caller.closed()
-
-    for batch in range(0, 1500, 250):
-        await asyncio.gather(*(leaves(batch + n) for n in range(250)))
-    await until(lambda: not running.daemon.plane.active)
-    assert running.daemon.plane.in_flight("up") == 0
-    await until(lambda: not upstream.open_connections)
-    assert (await document(running))["providers"]["up"]["in_flight"] == 0
-    upstream.script = says(OK)
-    found = await asyncio.gather(*(ask(running, n=n) for n in range(5)))
-    assert {one.status for one in found} == {200}
-    assert (counted(running), closed(running)) == (0, True)
-
-
-async def test_f064_nothing_that_waits_stops_the_loop(process, upstream) -> None:
-    """Area shed: 55 calls hang and a probe is out; the daemon answers all the same."""
-    other = Upstream(says(OK))
-    await other.start()
-    one = await process({"up": base(upstream.url), "other": base(other.url)})
-    upstream.script = says(error(500))
-    for n in range(5):
-        await ask(one, "probed", n)
-    upstream.script = hang
-    callers = []
-    for n in range(55):
-        caller = await Caller.connect(one.port)
-        await caller.send(request(CHAT, "POST", chat("probed" if n < 5 else "gpt-x", n=n), JSON))
-        callers.append(caller)
-    await until(lambda: upstream.hits >= 5 + 50)
-    for n in range(20):
-        assert (await admin(one, "/healthz")).status == 200
-        assert (await call(one.port, "/other/v1/chat/completions", "POST", chat(n=n), JSON)).status == 200
-    await other.stop()
-
-
-async def test_f056_a_single_stray_429_refuses_nobody(start, upstream) -> None:
-    """Area shed: one throttle without a hint among sixty good answers."""
-
-    async def script(visit: Visit) -> None:
-        await visit.read_body()
-        await visit.send(error(429) if visit.number == 31 else OK)
-
-    upstream.script = script
-    running = await start({"up": base(upstream.url)})
-    found = [await ask(running, n=n) for n in range(61)]
-    assert [one.status for one in found].count(429) == 1
-    assert {one.get("x-sidecar-decision") for one in found} == {"forwarded"}
-    assert (upstream.hits, counted(running)) == (61, 0)
-
-
-async def test_f060_a_throttled_probe_closes_nothing(start, upstream) -> None:
-    """Area shed: the breaker's part. What paces the hundred calls is another issue's."""
-    running = await start({"up": base(upstream.url)})
-    await trip(running, upstream)
-    await until(lambda: running.breaker("up/gpt-x").state == "half_open")
-    upstream.script = says(error(429))
-    for n in range(10):
-        assert (await ask(running, n=n)).status == 429
-        assert running.breaker("up/gpt-x").state == "half_open"

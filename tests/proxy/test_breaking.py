@@ -437,3 +437,22 @@ async def test_f034_every_exit_frees_the_probe(start, upstream) -> None:
         found = await ask(running)
         assert upstream.hits == hits + 1, (script, found.raw)
         assert running.breaker("up/gpt-x").probes_in_flight == 0
+
+
+async def test_an_error_that_drips_is_read_as_far_as_it_came(start, upstream) -> None:
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(
+            b"HTTP/1.1 503 X\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n"
+            b'{"error":{"code":"model_not_found","message":"no model gpt-y",'
+        )
+        await visit.closed()
+
+    upstream.script = script
+    section = {"upstream": upstream.url, "dialect": "openai", "timeouts": {"hold": "50ms"}}
+    running = await start({"up": section})
+    caller = await Caller.connect(running.port)
+    await caller.send(request(CHAT, "POST", chat("gpt-y")))
+    line, _, _ = await caller.head()
+    assert b" 404 " in line
+    assert running.breaker("up/gpt-y").window.failure == 0
