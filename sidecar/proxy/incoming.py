@@ -26,7 +26,8 @@ SAMPLE = 64 * 1024
 
 SIGV4_REMEDY = (
     "an AWS SigV4 signature covers Host and path and cannot survive forwarding; "
-    "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead"
+    "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead; boto3 sends one over https "
+    "only, so give `listen` a certificate"
 )
 
 

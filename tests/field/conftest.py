@@ -18,9 +18,9 @@ import pytest
 from sidecar import clock
 from sidecar.telemetry import logs
 from sidecar.telemetry.lines import LineHandler
+from tests.proxy.callers import Caller
+from tests.proxy.conftest import start, upstream
 
-from ..proxy.callers import Caller
-from ..proxy.conftest import start, upstream
 from .process import Process
 
 __all__ = ["start", "upstream"]

@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from ..conftest import need
+from tests.conftest import need
+
 from .scene import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +112,7 @@ class Process:
             if key == name:
                 return int(value.split()[0]) * 1024
         need(f"memory is measured by {name} in /proc, which is not there")
+        return None
 
     def _proc(self, name: str) -> Path:
         path = Path(f"/proc/{self.popen.pid}/{name}")

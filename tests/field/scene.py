@@ -10,10 +10,9 @@ from typing import Any
 
 from sidecar import clock
 from sidecar.breaker.model import Snapshot
-
-from ..proxy.callers import Answer, Caller, call, chat, request
-from ..proxy.conftest import Running
-from ..proxy.upstreams import Script, Visit, answer
+from tests.proxy.callers import Answer, Caller, call, chat, request
+from tests.proxy.conftest import Running
+from tests.proxy.upstreams import Script, Visit, answer
 
 CHAT = "/up/v1/chat/completions"
 JSON = ("Content-Type", "application/json")

@@ -14,9 +14,9 @@ from packaging.requirements import Requirement
 
 from sidecar import daemon as daemon_module
 from sidecar.proxy import relay
+from tests.proxy.callers import Caller, call, chat, request
+from tests.proxy.upstreams import Upstream, Visit, answer, says
 
-from ..proxy.callers import Caller, call, chat, request
-from ..proxy.upstreams import Upstream, Visit, answer, says
 from .scene import (
     CHAT,
     DONE,
@@ -61,7 +61,9 @@ async def test_f028_a_blip_at_high_rate_trips_nothing(start, upstream) -> None:
             found.append((await caller.answer()).status)
         return found
 
-    found = [one for agents in await asyncio.gather(*map(agent, range(0, 2000, 200))) for one in agents]
+    found = [
+        one for agents in await asyncio.gather(*map(agent, range(0, 2000, 200))) for one in agents
+    ]
     assert (found.count(500), found.count(200)) == (15, 1985)
     assert (counted(running), closed(running)) == (15, True)
 
@@ -84,9 +86,7 @@ async def test_f030_a_hanging_upstream_trips_slower_than_the_window(
     start, upstream, callers
 ) -> None:
     upstream.script = hang
-    section = base(
-        upstream.url, breaker={"window": "100ms"}, timeouts={"first_byte": "150ms"}
-    )
+    section = base(upstream.url, breaker={"window": "100ms"}, timeouts={"first_byte": "150ms"})
     running = await start({"up": section})
 
     async def agent(name: str) -> int:
@@ -216,7 +216,9 @@ async def test_f034_a_probe_without_a_name_or_a_handshake(
     runtime = running.daemon.plane.runtimes["up"]
     good = runtime.upstream
     speaker = await asyncio.start_server(
-        lambda _reader, writer: (writer.write(b"no TLS here\r\n\r\n"), writer.close()), "127.0.0.1", 0
+        lambda _reader, writer: (writer.write(b"no TLS here\r\n\r\n"), writer.close()),
+        "127.0.0.1",
+        0,
     )
     port = speaker.sockets[0].getsockname()[1]
     bad = {"dns_failure": "http://no-such-host.invalid", "tls_failure": f"https://127.0.0.1:{port}"}
@@ -430,7 +432,9 @@ async def test_f043_the_wall_clock_steps(start, upstream, clocks, step) -> None:
     clocks.monotonic += 1.7
     assert running.breaker("up/gpt-x").state in ("open", "half_open")
     clocks.monotonic += 0.5
-    assert (await document(running))["providers"]["up"]["breakers"]["up/gpt-x"]["state"] == "half_open"
+    assert (await document(running))["providers"]["up"]["breakers"]["up/gpt-x"][
+        "state"
+    ] == "half_open"
     upstream.script = says(OK)
     assert (await ask(running)).status == 200
     assert upstream.hits == hits + 1

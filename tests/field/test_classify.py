@@ -11,9 +11,9 @@ import aiohappyeyeballs
 import pytest
 
 from sidecar.cli import COMMANDS
+from tests.proxy.callers import Caller, call, chat, request
+from tests.proxy.upstreams import Visit, answer, says
 
-from ..proxy.callers import Caller, call, chat, request
-from ..proxy.upstreams import Visit, answer, says
 from .scene import (
     CHAT,
     JSON,
@@ -116,8 +116,10 @@ async def test_f002_what_hints_name_exists(start, upstream) -> None:
     [
         (
             200,
-            b'{"jsonrpc":"2.0","id":1,"result":{"isError":true,'
-            b'"content":[{"type":"text","text":"no such file"}]}}',
+            (
+                b'{"jsonrpc":"2.0","id":1,"result":{"isError":true,'
+                b'"content":[{"type":"text","text":"no such file"}]}}'
+            ),
         ),
         (404, b'{"detail":"no such tool"}'),
         (422, b'{"detail":[{"loc":["arguments","path"],"msg":"field required"}]}'),
@@ -207,12 +209,12 @@ async def test_f007_a_providers_own_words_can_be_told(start, upstream) -> None:
 
 
 @pytest.mark.parametrize("scope", ["model", "provider"])
-async def test_f008_one_model_without_a_plan_leaves_the_other_alone(
-    start, upstream, scope
-) -> None:
+async def test_f008_one_model_without_a_plan_leaves_the_other_alone(start, upstream, scope) -> None:
     async def script(visit: Visit) -> None:
         big = b'"big"' in await visit.read_body()
-        await visit.send(error(429, "model_not_in_plan", "your plan has no such model") if big else OK)
+        await visit.send(
+            error(429, "model_not_in_plan", "your plan has no such model") if big else OK
+        )
 
     upstream.script = script
     running = await start({"up": base(upstream.url, scope=scope)})
@@ -240,9 +242,7 @@ async def test_f009_the_wait_stands_in_the_body(start, upstream, wait, expected)
     assert found.get("retry-after-ms") == (None if expected is None else "3200")
 
 
-async def test_f011_overload_is_counted_by_its_status(
-    start, upstream
-) -> None:
+async def test_f011_overload_is_counted_by_its_status(start, upstream) -> None:
     async def script(visit: Visit) -> None:
         await visit.read_body()
         status = 400 if visit.number % 2 else 502
@@ -264,9 +264,7 @@ async def test_f011_overload_is_counted_by_its_status(
     assert (counted(running), total(running, "alive")) == (10, 11)
 
 
-@pytest.mark.parametrize(
-    ("code", "verdict"), [(502, "failure"), (429, "throttle"), (400, "alive")]
-)
+@pytest.mark.parametrize(("code", "verdict"), [(502, "failure"), (429, "throttle"), (400, "alive")])
 async def test_f014_an_error_in_a_200_is_one(start, upstream, code, verdict) -> None:
     body = json.dumps({"error": {"code": code, "message": "Provider returned error"}}).encode()
     upstream.script = says(answer(200, body))

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sidecar.proxy import upstream as upstream_module
+from tests.proxy.callers import Caller, call, chat, request
+from tests.proxy.upstreams import Upstream, Visit, answer, says
 
-from ..proxy.callers import Caller, call, chat, request
-from ..proxy.upstreams import Upstream, Visit, answer, says
 from .scene import JSON, OK, ask, base, closed, counted, until
 
 Names = dict[str, list[str]]
@@ -43,9 +43,7 @@ async def names(monkeypatch) -> Names:
 async def _second_address(upstream: Upstream) -> Upstream:
     """Another server on the same port of another loopback address."""
     other = Upstream(says(OK))
-    other.server = await asyncio.start_server(
-        other._serve, "127.0.0.2", upstream.port, limit=2**20
-    )
+    other.server = await asyncio.start_server(other._serve, "127.0.0.2", upstream.port, limit=2**20)
     other.port = upstream.port
     return other
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 
-from ..proxy.callers import Caller, call, chat, request
-from ..proxy.upstreams import Upstream, Visit, says
+from tests.proxy.callers import Caller, call, chat, request
+from tests.proxy.upstreams import Upstream, Visit, says
+
 from .scene import (
     CHAT,
     JSON,
@@ -67,7 +68,9 @@ async def test_f064_nothing_that_waits_stops_the_loop(process, upstream) -> None
     await until(lambda: upstream.hits >= 5 + 50)
     for n in range(20):
         assert (await admin(one, "/healthz")).status == 200
-        assert (await call(one.port, "/other/v1/chat/completions", "POST", chat(n=n), JSON)).status == 200
+        assert (
+            await call(one.port, "/other/v1/chat/completions", "POST", chat(n=n), JSON)
+        ).status == 200
     await other.stop()
 
 

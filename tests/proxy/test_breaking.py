@@ -19,7 +19,9 @@ def failing(status: int = 500, message: str = "boom") -> bytes:
 
 
 async def ask(running, model: str = "gpt-x", n: int = 0):
-    return await call(running.port, CHAT, "POST", chat(model, n=n), ("Content-Type", "application/json"))
+    return await call(
+        running.port, CHAT, "POST", chat(model, n=n), ("Content-Type", "application/json")
+    )
 
 
 async def test_b_a_misspelt_model_as_503_never_trips(start, upstream) -> None:
@@ -180,7 +182,9 @@ async def test_observe_computes_and_refuses_nothing(start, upstream) -> None:
 
 
 async def test_off_touches_nothing(start, upstream) -> None:
-    upstream.script = says(answer(503, b'{"error":{"code":"model_not_found"}}', (b"Retry-After", b"9")))
+    upstream.script = says(
+        answer(503, b'{"error":{"code":"model_not_found"}}', (b"Retry-After", b"9"))
+    )
     running = await start({"up": {"upstream": upstream.url, "dialect": "openai", "mode": "off"}})
     found = await ask(running)
     assert (found.status, found.get("retry-after")) == (503, "9")
@@ -268,7 +272,7 @@ async def test_f022_an_error_body_that_never_ends(start, upstream) -> None:
     running = await start({"up": {"upstream": upstream.url, "timeouts": {"hold": "50ms"}}})
     caller = await Caller.connect(running.port)
     await caller.send(request())
-    line, headers, _ = await caller.head()
+    line, _headers, _ = await caller.head()
     assert b" 500 " in line
     assert running.breaker("up/~v1/x").window.failure == 1
     caller.close()
@@ -415,8 +419,16 @@ async def test_f034_every_exit_frees_the_probe(start, upstream) -> None:
     async def hang(visit: Visit) -> None:
         await visit.closed()
 
-    exits = [says(answer(status, b"{}")) for status in (200, 204, 301, 404, 418, 429, 451, 500, 600, 999)]
-    exits += [cut, reset, hang, says(b"garbage\r\n\r\n"), says(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 99_999)]
+    exits = [
+        says(answer(status, b"{}")) for status in (200, 204, 301, 404, 418, 429, 451, 500, 600, 999)
+    ]
+    exits += [
+        cut,
+        reset,
+        hang,
+        says(b"garbage\r\n\r\n"),
+        says(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 99_999),
+    ]
     section = {
         "upstream": upstream.url,
         "dialect": "openai",

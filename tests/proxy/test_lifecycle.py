@@ -14,7 +14,7 @@ from .upstreams import Upstream, Visit, answer, says
 async def test_unix_sockets_on_both_sides(start, tmp_path) -> None:
     upstream = Upstream()
     await upstream.start(path=str(tmp_path / "up.sock"))
-    running = await start(
+    await start(
         {"up": f"unix:{tmp_path}/up.sock"}, listen=["127.0.0.1:0", f"unix:{tmp_path}/in.sock"]
     )
     reader, writer = await asyncio.open_unix_connection(tmp_path / "in.sock")
@@ -76,9 +76,7 @@ async def test_tls_on_a_listener(start, upstream, tmp_path) -> None:
     mine.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     mine.private_key_pem.write_to_path(tmp_path / "key.pem")
     tls = {"cert": str(tmp_path / "cert.pem"), "key": str(tmp_path / "key.pem")}
-    running = await start(
-        {"up": upstream.url}, listen=[{"address": "127.0.0.1:0", "tls": tls}]
-    )
+    running = await start({"up": upstream.url}, listen=[{"address": "127.0.0.1:0", "tls": tls}])
     context = ssl.create_default_context()
     authority.configure_trust(context)
     caller = await Caller.connect(running.port, ssl=context, server_hostname="localhost")

@@ -12,9 +12,7 @@ from .callers import Caller, chat, request
 from .upstreams import Visit
 
 CHAT = "/up/v1/chat/completions"
-HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def chunk(data: bytes) -> bytes:
@@ -120,7 +118,9 @@ async def test_f101_d_the_upstreams_own_error_is_passed_alone(start, upstream) -
 
 async def test_f107_the_idle_clock(start, upstream) -> None:
     upstream.script = scripted(delta("a"), end="hang")
-    running = await start({"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": {"idle": "60ms"}}})
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": {"idle": "60ms"}}}
+    )
     caller = await stream(running)
     found = await caller.answer()
     assert not found.clean

@@ -203,6 +203,14 @@ class Dialect:
                 "detail": envelope.message,
                 "message": envelope.message,
                 "code": envelope.code,
+                # Clients of a shape that was not asked for still find words where they look.
+                "error": {
+                    "type": envelope.class_,
+                    "message": envelope.message,
+                    "param": None,
+                    "code": envelope.code,
+                    "envelope": envelope,
+                },
                 "envelope": envelope,
             }
         )
