@@ -104,7 +104,7 @@ class Process:
 
     @property
     def descriptors(self) -> int:
-        return len(os.listdir(self._proc("fd")))
+        return sum(1 for _ in self._proc("fd").iterdir())
 
     def _status(self, name: str) -> int:
         for line in self._proc("status").read_text().splitlines():

@@ -376,6 +376,37 @@ async def test_f111_the_terminator_is_the_end(start, upstream, leaves, log) -> N
     await until(lambda: not upstream.open_connections)
 
 
+async def test_f113_a_reader_that_rests_is_not_the_upstreams_silence(start, upstream) -> None:
+    """While the caller does not read, no clock of the upstream's runs."""
+    event = b"data: " + b"x" * 65_000 + b"\n\n"
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(STREAM_HEAD)
+        for _ in range(500):
+            await visit.send(chunk(event))
+        await visit.send(chunk(delta("", "stop")), chunk(DONE), LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url, timeouts={"idle": "100ms"})})
+    caller = await open_stream(running.port)
+    await caller.head()
+    caller.writer.transport.pause_reading()
+    (connection,) = running.daemon.plane._connections
+    await until(lambda: connection.paused)
+    # What is tested is a rest that is longer than the idle clock.
+    await asyncio.sleep(0.5)
+    caller.writer.transport.resume_reading()
+    body = bytearray()
+    while not body.endswith(LAST_CHUNK):
+        part = await caller.reader.read(2**20)
+        assert part
+        body += part
+    assert body.count(b"data: x") == 500
+    assert body.endswith(DONE + b"\r\n" + LAST_CHUNK)
+    assert (counted(running), total(running, "success")) == (0, 1)
+
+
 GOLDEN = (
     "\ufeff: a comment\r\n\r\n"
     'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\r\n\r\n'
