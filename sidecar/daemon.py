@@ -36,6 +36,9 @@ TICK = 0.5
 SUSPENDED = 5.0
 """Seconds by which the wall clock runs ahead of the monotonic one within a tick after a suspend."""
 
+GC_THRESHOLD = 10_000
+"""Objects between two looks of the collector: a call leaves no cycles behind, so few are needed."""
+
 Result = TypeVar("Result")
 
 
@@ -275,7 +278,8 @@ class Daemon:
         await self.admin.stop()
         await self.probe.stop()
         self.log.flush()
-        logs.event("daemon.stopped")
+        if self.listening:
+            logs.event("daemon.stopped")
 
 
 def serve(options: Options) -> int:
@@ -319,6 +323,7 @@ async def _serve(options: Options, config: Config) -> int:
     # What exists now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
     try:
         await daemon.run()
     finally:

@@ -127,6 +127,10 @@ providers:
 A file with a problem is never applied: a start ends with exit code 78, a reload keeps the old
 configuration.
 
+A reload (`SIGHUP`, or `POST /reload`) takes every other key for the next call and keeps what the
+breakers know; these count only after a restart, and a reload that finds them changed says so:
+`listen`, `admin.listen`, `probe.listen`, `log.format`: restart.
+
 ## How values are written
 
 * **Durations** are numbers of seconds (`30`, `0.25`) or a number with one unit: `250ms`, `30s`,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from sidecar.envelope.decode import looks_like_html
@@ -12,6 +14,7 @@ from sidecar.envelope.model import Seen
 _WORTH_VALIDATING = 32768
 
 
+@lru_cache(maxsize=64)
 def may_be_text(content_type: str | None) -> bool:
     """Audio, images and archives hold no error; JSON, text, pages and unknown types may."""
     if content_type is None:

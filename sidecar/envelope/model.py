@@ -98,14 +98,12 @@ class Headers:
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs = tuple(pairs)
-        self._first: dict[str, str] = {}
-        for name, value in self.pairs:
-            self._first.setdefault(name.lower(), value)
+        self._first = {name.lower(): value for name, value in reversed(self.pairs)}
 
     @classmethod
     def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         """From the byte pairs of a parsed message."""
-        return cls((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
+        return cls([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
 
     def get(self, name: str) -> str | None:
         """The first value of a header (name in lower case), or None."""

@@ -150,4 +150,6 @@ def redact_target(path_and_query: str) -> str:
     if mark:
         shown = path + _QUERY_SECRET.sub(rf"\1{HIDDEN}", mark + query)
         shown = _SHAPES.sub(HIDDEN, shown)
+    if shown.isprintable():
+        return shown
     return "".join(char if char.isprintable() else "?" for char in shown)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -58,12 +59,19 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
         content_type: as the upstream sent it, or None.
         first_bytes: the beginning of the body; may be empty.
     """
+    by_type = _by_type(content_type)
+    return _EVENT_START.match(first_bytes) is not None if by_type is None else by_type
+
+
+@lru_cache(maxsize=64)
+def _by_type(content_type: str | None) -> bool | None:
+    """What the media type alone says; None where the first bytes decide."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "text/event-stream" or any(name in kind for name in _LINE_TYPES):
         return True
     # Servers mislabel streams; neither JSON nor prose of an answer begins like an event.
     if kind in {"", "text/plain", "application/octet-stream"} or "json" in kind:
-        return _EVENT_START.match(first_bytes) is not None
+        return None
     return False
 
 

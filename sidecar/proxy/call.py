@@ -7,6 +7,7 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
@@ -165,7 +166,7 @@ class Call:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._admit(runtime)
         self._forwarding = forwarding = Forwarding(
-            runtime, incoming, found.rest, plane.loop, self._started
+            runtime, incoming, found.rest, self.connection.clock, plane.loop, self._started
         )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
@@ -182,6 +183,7 @@ class Call:
         self.runtime = runtime
         self.path = found.path
         runtime.entered()
+        self.connection.patience = runtime.config.timeouts.client
         return runtime
 
     def _admit(self, runtime: Runtime) -> None:
@@ -206,9 +208,12 @@ class Call:
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
+        if self.settled:
+            # Everything that counts had been said.
+            return
         self._ending = Ending.SHUTDOWN if self.plane.stopping else Ending.CLIENT_LEFT
         silence = self._silence()
-        if silence is None or self.settled:
+        if silence is None:
             self.settle(Outcome(Verdict.NEUTRAL))
             return
         self.settle(Outcome(Verdict.FAILURE, kind=Kind.TIMEOUT, code="hang_abandoned"))
@@ -237,6 +242,16 @@ class Call:
         return None if alive or silence < runtime.config.timeouts.abandoned else silence
 
     # -- answers of the daemon's own --------------------------------------------------------
+
+    def mark_lines(self) -> bytes:
+        """`marks` of an answer that was forwarded without an error, written."""
+        assert self.runtime is not None
+        breaker = self.plane.breaker_mark(self.runtime.name, self.admission)
+        return b"%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+            self.runtime.mark_lines,
+            breaker.encode("latin-1"),
+            self.correlation_id.encode("latin-1"),
+        )
 
     def marks(self) -> list[tuple[str, str]]:
         """The headers that every answer carries."""
@@ -380,7 +395,7 @@ class Call:
                 key=self.key,
                 model=self._model,
                 method=self.incoming.method,
-                path=redact_target(self.path),
+                path=_shown(self.path),
                 decision=self.decision,
                 status=self.out.status,
                 upstream_status=self._upstream_status,
@@ -395,3 +410,7 @@ class Call:
                 ending=self._ending,
             )
         )
+
+
+_shown = lru_cache(maxsize=512)(redact_target)
+"""Most calls go to the same few paths."""

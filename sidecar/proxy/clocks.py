@@ -1,7 +1,7 @@
 """The clocks of one call: how long the upstream may be silent, and in which phase.
 
-One timer a call, moved lazily: arming it again on each chunk only notes a later deadline. A clock
-runs only while the daemon waits for the upstream; whoever waits for the caller stops it.
+Moved lazily: arming it again on each chunk only notes a later deadline. A clock runs only while the
+daemon waits for the upstream; whoever waits for the caller stops it.
 """
 
 from __future__ import annotations
@@ -24,42 +24,55 @@ MESSAGES = {
 class Clock:
     """One deadline that can be moved, and what happens when it passes.
 
+    A connection's calls follow one another, so they share one: its timer is set once and moved
+    when it fires, not for every call.
+
     Args:
         loop: the running loop.
-        expired: called once with the failure.
     """
 
-    __slots__ = ("_deadline", "_expired", "_loop", "_name", "_seconds", "_timer")
+    __slots__ = ("_deadline", "_expired", "_fires_at", "_loop", "_name", "_seconds", "_timer")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, expired: Callable[[UpstreamFailed], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._expired = expired
+        self._expired: Callable[[UpstreamFailed], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._fires_at = 0.0
         self._deadline: float | None = None
         self._name = ""
         self._seconds = 0.0
 
-    def arm(self, name: str, seconds: float, *, since: float | None = None) -> None:
-        """From now (or from `since`, loop time) the upstream has `seconds` left."""
+    def begin(self, expired: Callable[[UpstreamFailed], None]) -> None:
+        """A call begins; `expired` is called once with the failure if a deadline passes."""
+        self._expired = expired
+
+    def arm(self, name: str, seconds: float) -> None:
+        """From now on the upstream has `seconds` left."""
         self._name = name
         self._seconds = seconds
-        start = self._loop.time() if since is None else since
-        self._deadline = start + seconds
+        deadline = self._deadline = self._loop.time() + seconds
         if self._timer is None:
-            self._timer = self._loop.call_at(self._deadline, self._check)
-        elif self._deadline < self._timer.when():
+            self._set(deadline)
+        elif deadline < self._fires_at:
             self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline, self._check)
+            self._set(deadline)
+
+    def _set(self, deadline: float) -> None:
+        self._fires_at = deadline
+        self._timer = self._loop.call_at(deadline, self._check)
 
     def stop(self) -> None:
         """Nobody waits for the upstream now."""
         self._deadline = None
 
-    def close(self) -> None:
+    def end(self) -> None:
         """The call is over."""
         self._deadline = None
+        self._expired = None
+
+    def close(self) -> None:
+        """The connection is over."""
+        self.end()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,10 +82,11 @@ class Clock:
         if self._deadline is None:
             return
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._check)
+            self._set(self._deadline)
             return
         self._deadline = None
-        self._expired(timeout(self._name, self._seconds))
+        if self._expired is not None:
+            self._expired(timeout(self._name, self._seconds))
 
 
 def timeout(name: str, seconds: float) -> UpstreamFailed:

@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
 from aiohttp.tcp_helpers import tcp_keepalive
 
+from sidecar.proxy.clocks import Clock
 from sidecar.proxy.failures import CallerGone, Refused
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 
@@ -59,11 +60,13 @@ class Connection(BaseProtocol):
     Args:
         handler: the data plane.
         loop: the running loop.
-        idle: seconds for which it may neither send nor read.
+        idle: seconds for which it may stay silent between two calls.
         trusted: True where no `Host` is checked (a Unix socket).
 
     Attributes:
         busy: a request is being answered.
+        clock: of the upstream's silence, for the call under way.
+        patience: seconds for which the caller may neither send nor read during a call.
         finish_after_answer: the caller may or may not send the body it announced: nothing more
             is read.
     """
@@ -80,8 +83,10 @@ class Connection(BaseProtocol):
         "_task",
         "_waiter",
         "busy",
+        "clock",
         "finish_after_answer",
         "idle",
+        "patience",
         "trusted",
     )
 
@@ -111,8 +116,10 @@ class Connection(BaseProtocol):
         self._tail = b""
         self._closing = False
         self.busy = False
+        self.clock = Clock(loop)
         self.finish_after_answer = False
         self.idle = idle
+        self.patience = idle
         self.trusted = trusted
 
     # -- what the transport says ------------------------------------------------------------
@@ -136,6 +143,7 @@ class Connection(BaseProtocol):
             self._current.set_exception(PayloadBroken("the caller is gone"))
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        self.clock.close()
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -180,6 +188,11 @@ class Connection(BaseProtocol):
 
     def eof_received(self) -> None:
         """The caller closed its side: nobody waits for an answer."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Every read of a body asks for this: without a pause there is nothing to resume."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     def pause_writing(self) -> None:
         """The caller does not read: whoever writes waits."""
@@ -315,12 +328,12 @@ class Connection(BaseProtocol):
         """Waits until the caller reads.
 
         Raises:
-            CallerGone: it read nothing for `idle` seconds.
+            CallerGone: it read nothing for `patience` seconds.
         """
         while self._resumed is not None and self.transport is not None:
             before = self._unsent()
             try:
-                async with asyncio.timeout(self.idle):
+                async with asyncio.timeout(self.patience):
                     await asyncio.shield(self._resumed)
             except TimeoutError:
                 if self._unsent() >= before:
@@ -333,11 +346,11 @@ class Connection(BaseProtocol):
         """A part of the request's body.
 
         Raises:
-            CallerGone: it sent nothing for `idle` seconds.
+            CallerGone: it sent nothing for `patience` seconds.
             Refused: the framing of the body is broken.
         """
         try:
-            async with asyncio.timeout(self.idle):
+            async with asyncio.timeout(self.patience):
                 return await waiting
         except TimeoutError:
             raise CallerGone("the caller does not send") from None

@@ -42,6 +42,8 @@ class UpstreamProtocol(ResponseHandler):
         self.calls += 1
         self.received = 0
         self._head = b""
+        if self.calls > 1 and not head_only and not self._skip_payload:
+            return
         self.set_response_params(
             skip_payload=head_only,
             read_until_eof=True,
@@ -81,6 +83,11 @@ class UpstreamProtocol(ResponseHandler):
             if not head:
                 self._head = b""
                 return True
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Every read of a body asks for this: without a pause there is nothing to resume."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     def pause_writing(self) -> None:
         """The upstream does not read: the upload waits."""

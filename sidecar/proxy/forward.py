@@ -27,12 +27,12 @@ class Forwarding:
         runtime: the provider.
         incoming: the request.
         rest: path and query at the provider, as they came.
+        clock: of the upstream's silence.
         loop: the running loop.
         started: when the call began, monotonic seconds.
 
     Attributes:
         exchange: the connection in use; None before there is one.
-        clock: of the upstream's silence.
         sent_at: when the request had left, monotonic seconds; None before.
     """
 
@@ -54,6 +54,7 @@ class Forwarding:
         runtime: Runtime,
         incoming: Incoming,
         rest: str,
+        clock: Clock,
         loop: asyncio.AbstractEventLoop,
         started: float,
     ) -> None:
@@ -65,7 +66,8 @@ class Forwarding:
         self._total: asyncio.TimerHandle | None = None
         self._upload: asyncio.Task[None] | None = None
         self.exchange: Exchange | None = None
-        self.clock = Clock(loop, self._interrupt)
+        self.clock = clock
+        clock.begin(self._interrupt)
         self.sent_at: float | None = None
 
     async def answer(self) -> Answer:
@@ -121,7 +123,10 @@ class Forwarding:
     def _head(self) -> bytes:
         upstream, incoming = self._runtime.upstream, self._incoming
         line = f"{incoming.method} {upstream.absolute}{upstream.prefix}{self._rest} HTTP/1.1\r\n"
-        lines = headers.request_lines(incoming.raw, upstream.authority, self._runtime.set_headers)
+        named = headers.connection_names(incoming.raw) if b"connection" in incoming.named else ()
+        lines = headers.request_lines(
+            incoming.raw, upstream.authority, self._runtime.set_headers, named
+        )
         return b"".join(
             (line.encode("utf-8", "surrogateescape"), *lines, upstream.proxy_lines, b"\r\n")
         )
@@ -159,7 +164,7 @@ class Forwarding:
         """The call is over: the connection is kept if both sides are done with it."""
         if self._upload is not None:
             self._upload.cancel()
-        self.clock.close()
+        self.clock.end()
         if self._total is not None:
             self._total.cancel()
         if self.exchange is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from enum import Enum, auto
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -40,6 +41,16 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
 CORRELATION_LIMIT = 128
 
 
+def is_own(name: str) -> bool:
+    """Is this (lower-case) name one that only a daemon like this writes into answers?"""
+    return name.startswith("x-sidecar-") or name in ("x-error-envelope", "x-correlation-id")
+
+
+def by_name(raw: RawHeaders) -> dict[bytes, bytes]:
+    """The first value of each header, by lower-case name."""
+    return {name.lower(): value for name, value in reversed(raw)}
+
+
 def first(raw: RawHeaders, name: bytes) -> bytes | None:
     """The first value of a header, by its lower-case name."""
     for key, value in raw:
@@ -57,38 +68,69 @@ def connection_names(raw: RawHeaders) -> Collection[bytes]:
     return named - NEVER_NAMED if named else ()
 
 
+class Fate(Enum):
+    """What becomes of a header line by its name, wherever it goes."""
+
+    PASS = auto()
+    HOST = auto()
+    CODING = auto()
+    EXPECT = auto()
+    HOP = auto()
+    OWN = auto()
+    PREFIXED = auto()
+
+
+_PASS, _HOP, _OWN, _PREFIXED = Fate.PASS, Fate.HOP, Fate.OWN, Fate.PREFIXED
+_SPECIAL = {
+    **dict.fromkeys(HOP_BY_HOP, Fate.HOP),
+    **dict.fromkeys(OWN_RESPONSE, Fate.OWN),
+    b"host": Fate.HOST,
+    b"transfer-encoding": Fate.CODING,
+    b"expect": Fate.EXPECT,
+}
+_KNOWN: dict[bytes, Fate] = {}
+"""Names as they were spelt, to their fates: most calls bring the same ones again."""
+
+
+def _fate(name: bytes) -> Fate:
+    lower = name.lower()
+    fate = _SPECIAL.get(lower, Fate.PASS)
+    if fate is Fate.PASS and lower.startswith(OWN_REQUEST_PREFIX):
+        fate = Fate.PREFIXED
+    # Bounded: whoever makes names up fills no memory.
+    if len(_KNOWN) < 1024 and len(name) <= 64:
+        _KNOWN[name] = fate
+    return fate
+
+
 def request_lines(
-    raw: RawHeaders, host: bytes, replaced: Sequence[tuple[bytes, bytes]] = ()
+    raw: RawHeaders,
+    host: bytes,
+    replaced: Sequence[tuple[bytes, bytes]] = (),
+    named: Collection[bytes] = (),
 ) -> list[bytes]:
-    """The header lines of a request for the upstream, without the end of the head.
+    """The header lines of a request for the upstream in pieces, without the end of the head.
 
     Args:
         raw: the caller's headers.
         host: the upstream's authority; takes the place of the caller's `Host`.
         replaced: headers set by the configuration, in place of the caller's of the same names.
+        named: what the caller's `Connection` keeps to its hop.
     """
-    named = connection_names(raw)
-    overridden = {name.lower() for name, _ in replaced}
+    stopped = {*named, *(name.lower() for name, _ in replaced)} if named or replaced else ()
     lines: list[bytes] = []
     placed = False
     for name, value in raw:
-        lower = name.lower()
-        if lower == b"host":
-            lines.append(b"%b: %b\r\n" % (name, host))
+        fate = _KNOWN.get(name) or _fate(name)
+        if fate is _PASS or fate is _OWN:
+            if not stopped or name.lower() not in stopped:
+                lines += (name, b": ", value, b"\r\n")
+        elif fate is Fate.HOST:
+            lines += (name, b": ", host, b"\r\n")
             placed = True
-        elif lower == b"transfer-encoding":
+        elif fate is Fate.CODING:
             # The only coding that passes the checks is `chunked`: the framing is kept.
-            lines.append(b"%b: chunked\r\n" % name)
-        elif (
-            lower in HOP_BY_HOP
-            or lower in named
-            or lower in overridden
-            or lower.startswith(OWN_REQUEST_PREFIX)
-            or lower == b"expect"
-        ):
-            continue
-        else:
-            lines.append(b"%b: %b\r\n" % (name, value))
+            lines += (name, b": chunked\r\n")
     if not placed:
         lines.insert(0, b"Host: %b\r\n" % host)
     lines.extend(b"%b: %b\r\n" % pair for pair in replaced)
@@ -96,22 +138,23 @@ def request_lines(
 
 
 def response_lines(raw: RawHeaders, dropped: Collection[bytes], *, keep_own: bool) -> list[bytes]:
-    """The header lines of the upstream's answer that reach the caller.
+    """The header lines of the upstream's answer that reach the caller, in pieces.
 
     Args:
         raw: the upstream's headers.
         dropped: further names (lower case) that the daemon writes itself.
         keep_own: True for another sidecar in front, whose own headers are passed on.
     """
-    named = connection_names(raw)
+    stopped = {*connection_names(raw), *dropped}
     lines: list[bytes] = []
     for name, value in raw:
-        lower = name.lower()
-        if lower in HOP_BY_HOP or lower in named or lower in dropped:
+        fate = _KNOWN.get(name) or _fate(name)
+        if fate is _HOP or fate is Fate.CODING:
             continue
-        if not keep_own and (lower in OWN_RESPONSE or lower.startswith(OWN_REQUEST_PREFIX)):
+        if (fate is _OWN or fate is _PREFIXED) and not keep_own:
             continue
-        lines.append(b"%b: %b\r\n" % (name, value))
+        if not stopped or name.lower() not in stopped:
+            lines += (name, b": ", value, b"\r\n")
     return lines
 
 
@@ -125,15 +168,14 @@ def sanitised_id(value: str) -> str:
     return _ID_FORBIDDEN.sub("_", value.strip())[:CORRELATION_LIMIT]
 
 
-def correlation_id(raw: RawHeaders) -> str | None:
+def correlation_id(found: dict[bytes, bytes]) -> str | None:
     """The caller's own id: `x-correlation-id`, `x-request-id`, or the trace id; None if absent."""
-    found: dict[bytes, bytes] = {}
-    for key, value in raw:
-        if len(key) in (11, 12, 16):
-            found.setdefault(key.lower(), value)
     for name in (b"x-correlation-id", b"x-request-id"):
-        given = sanitised_id(found[name].decode("latin-1")) if name in found else ""
-        if given:
-            return given
-    trace = _TRACEPARENT.fullmatch(found.get(b"traceparent", b"").decode("latin-1").strip())
-    return trace[1] if trace else None
+        if name in found:
+            given = sanitised_id(found[name].decode("latin-1"))
+            if given:
+                return given
+    if b"traceparent" in found:
+        trace = _TRACEPARENT.fullmatch(found[b"traceparent"].decode("latin-1").strip())
+        return trace[1] if trace else None
+    return None

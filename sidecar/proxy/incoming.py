@@ -6,7 +6,8 @@ The body is read only as far as the model's name needs it; the rest streams thro
 from __future__ import annotations
 
 import hashlib
-import secrets
+import os
+import random
 
 from aiohttp import HttpVersion11, StreamReader
 from aiohttp.http_parser import RawRequestMessage
@@ -29,6 +30,9 @@ SIGV4_REMEDY = (
     "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead; boto3 sends one over https "
     "only, so give `listen` a certificate"
 )
+
+
+_ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell calls apart, they guard nothing
 
 
 class Incoming:
@@ -57,6 +61,7 @@ class Incoming:
         "correlation_id",
         "http10",
         "method",
+        "named",
         "raw",
         "whole",
     )
@@ -73,7 +78,8 @@ class Incoming:
         self._sample = b""
         self.method = message.method
         self.raw = message.raw_headers
-        self.correlation_id = headers.correlation_id(self.raw) or secrets.token_hex(16)
+        self.named = headers.by_name(self.raw)
+        self.correlation_id = headers.correlation_id(self.named) or f"{_ids.getrandbits(128):032x}"
         self.http10 = message.version < HttpVersion11
         self.body = b""
         self.whole = payload.is_eof()
@@ -96,7 +102,7 @@ class Incoming:
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header, by its lower-case name."""
-        value = headers.first(self.raw, name)
+        value = self.named.get(name)
         return None if value is None else value.decode("latin-1")
 
     def wants_envelope(self) -> bool:
@@ -128,6 +134,8 @@ class Incoming:
     def _check_framing(self) -> None:
         if self._message.version[0] != 1:
             raise Refused("bad_request", "only HTTP/1.1 and HTTP/1.0 are spoken here", close=True)
+        if b"transfer-encoding" not in self.named:
+            return
         for name, value in self.raw:
             if len(name) != 17 or name.lower() != b"transfer-encoding":
                 continue
@@ -154,15 +162,15 @@ class Incoming:
         """
         if has_prefix and target.climbs(found.path):
             raise Refused("bad_request", "the path leaves the provider's configured prefix")
-        authorization = headers.first(self.raw, b"authorization")
+        authorization = self.named.get(b"authorization")
         signed = authorization is not None and authorization.startswith(b"AWS4-")
         if signed or "X-Amz-Signature=" in found.query:
             raise Refused("sigv4_unsupported", SIGV4_REMEDY)
-        length = headers.first(self.raw, b"content-length")
+        length = self.named.get(b"content-length")
         self._length = int(length) if length is not None else 0
         self._limit = provider.limits.request_body
         self._check_length()
-        expect = headers.first(self.raw, b"expect")
+        expect = self.named.get(b"expect")
         self._expects = (
             not self.whole and expect is not None and expect.strip().lower() == b"100-continue"
         )

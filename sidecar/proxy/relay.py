@@ -8,6 +8,8 @@ by event and gets its verdict at its end. What fails after its first byte never 
 from __future__ import annotations
 
 import asyncio
+import re
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -34,24 +36,46 @@ if TYPE_CHECKING:
 TERMINATED_GRACE = 1.0
 """Seconds for the end of a stream after its terminator, before the connection is dropped."""
 
-NEVER_ERRORS = ("audio/", "image/", "video/", "font/", "multipart/")
-NEVER_ERROR_TYPES = frozenset(
-    {
-        "application/octet-stream",
-        "application/pdf",
-        "application/zip",
-        "application/gzip",
-        "application/x-tar",
-        "application/wasm",
-        "application/vnd.apache.parquet",
-    }
-)
-"""Media types that carry no error message: not held."""
+WORDS = re.compile(r"text/|.*(?:json|xml|html|javascript)|application/x-www-form-urlencoded|$")
+"""Media types (or none) of bodies that can say something: those are held, others never."""
 
 REPLACED_BODY = frozenset(
     {b"content-length", b"content-type", b"content-encoding", b"content-range", b"etag"}
 )
 """What described the upstream's body, where the envelope takes its place."""
+
+
+class BoundedCopy:
+    """The beginning of a body, for the classification.
+
+    Attributes:
+        limit: bytes that are kept.
+        cut: there was more.
+    """
+
+    __slots__ = ("_parts", "_size", "cut", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.cut = False
+        self.limit = limit
+
+    def add(self, chunk: bytes) -> None:
+        """Keeps what there is room for."""
+        room = self.limit - self._size
+        if len(chunk) > room:
+            self.cut = True
+            chunk = chunk[:room]
+        if chunk:
+            self._parts.append(chunk)
+            self._size += len(chunk)
+
+    def data(self) -> bytes:
+        """What was kept, in one piece."""
+        if len(self._parts) != 1:
+            self._parts = [b"".join(self._parts)]
+        return self._parts[0]
 
 
 class Relay:
@@ -81,9 +105,9 @@ class Relay:
             chunked=answer.message.chunked,
             head_only=call.incoming.method == "HEAD",
         )
-        self._copy = bytearray()
-        self._limit = runtime.config.limits.classify_body
-        self._cut_copy = False
+        self._copy = BoundedCopy(runtime.config.limits.classify_body)
+        self._copies = True
+        self._here = False
         self._ended_well = False
         self._reader: StreamReader | None = None
         self._content = False
@@ -96,12 +120,17 @@ class Relay:
             self._conclude(self._classify(complete=True))
             self._start(b"")
             return
-        self._wait_for_content()
+        if self._exchange.complete:
+            self._clock.stop()
+            self._here = True
+        else:
+            self._wait_for_content()
         kind = self._headers.get("content-type")
         if is_stream(kind, b""):
             self._begin_stream()
             await self._pass(b"")
         elif self._off or not can_carry_error(kind):
+            self._copies = self._off
             await self._pass(b"")
         else:
             await self._hold()
@@ -125,15 +154,14 @@ class Relay:
                 reader.feed(chunk)
             self._content = reader.content or reader.failed is not None
             if reader.terminated:
+                self._conclude(reader.finish(clean=True))
                 self._clock.arm("idle", TERMINATED_GRACE)
                 return
         else:
             self._content = True
-            room = self._limit - len(self._copy)
-            if room > 0:
-                self._copy += chunk[:room] if len(chunk) > room else chunk
-            self._cut_copy = self._cut_copy or len(chunk) > room
-        if self._content:
+            if self._copies:
+                self._copy.add(chunk)
+        if self._content and not self._here:
             self._clock.arm("idle", self._runtime.config.timeouts.idle)
 
     # -- holding ----------------------------------------------------------------------------
@@ -156,7 +184,7 @@ class Relay:
                 done = await self._collect(parts)
             except UpstreamFailed as error:
                 done, failure = True, error
-        body = b"".join(parts)
+        body = b"".join(parts) if self._copy.cut or self._reader else self._copy.data()
         if failure is not None:
             await self._failed_while_held(body, failure)
             return
@@ -164,7 +192,7 @@ class Relay:
             await self._pass(body)
             return
         self._ended_well = done
-        if done or self._message.code >= 400 or self._cut_copy:
+        if done or self._message.code >= 400 or self._copy.cut:
             self._conclude(self._classify(complete=True))
         if self._start(body):
             return
@@ -183,7 +211,7 @@ class Relay:
         kind = self._headers.get("content-type")
         try:
             async with asyncio.timeout(self._runtime.config.timeouts.hold):
-                while not self._cut_copy:
+                while not self._copy.cut:
                     chunk = await self._exchange.part()
                     if not chunk:
                         return True
@@ -275,7 +303,6 @@ class Relay:
         reader = self._reader
         if reader is not None and reader.terminated:
             # Everything was said; only the connection was left open.
-            self._conclude(reader.finish(clean=True))
             self._call.out.end()
             return
         if self._call.settled:
@@ -319,15 +346,15 @@ class Relay:
     # -- classifying ------------------------------------------------------------------------
 
     def _seen(self, *, complete: bool) -> Seen:
-        body: bytes | None = bytes(self._copy)
+        body: bytes | None = self._copy.data()
         coding = self._headers.get("content-encoding")
         if coding and body:
-            body = inflate(body, coding, self._limit)
+            body = inflate(body, coding, self._copy.limit)
         return Seen(
             status=self._message.code,
             headers=self._headers,
             body=body or b"",
-            truncated=self._cut_copy or not self._ended_well,
+            truncated=self._copy.cut or not self._ended_well,
             complete=complete,
             method=self._call.incoming.method,
             path=self._runtime.upstream.prefix + self._call.path,
@@ -390,7 +417,9 @@ class Relay:
         keep_own = self._runtime.keeps_own
         if envelope is None or self._off or classified is None:
             lines = headers.response_lines(message.raw_headers, (), keep_own=keep_own)
-            lines.append(headers.lines(call.marks()))
+            lines.append(
+                headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
+            )
             call.out.start(message.code, message.reason, lines, self._framing, body)
             return False
         status = message.code
@@ -413,9 +442,17 @@ class Relay:
             own.append(("content-length", str(len(body))))
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
-        lines.append(headers.lines(own))
+        lines.append(headers.lines(self._missing(own) if keep_own else own))
         call.out.start(status, reason, lines, framing, body)
         return replaced
+
+    def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Without those of our headers that another sidecar in front has written already."""
+        return [
+            (name, value)
+            for name, value in own
+            if not (headers.is_own(name) and name in self._headers)
+        ]
 
     def _advice(self, classified: Classified) -> str | None:
         assert classified.envelope is not None
@@ -428,10 +465,11 @@ class Relay:
         )
 
 
+@lru_cache(maxsize=64)
 def can_carry_error(content_type: str | None) -> bool:
     """Can a body of this media type hold an error that is worth waiting for?"""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    return not (kind.startswith(NEVER_ERRORS) or kind in NEVER_ERROR_TYPES)
+    return WORDS.match(kind) is not None
 
 
 def _phrase(status: int) -> str:

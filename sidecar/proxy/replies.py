@@ -62,6 +62,9 @@ DECISIONS: dict[str, Decision] = {
 LOCAL = frozenset(DECISIONS) - {"connect_error", "timeout", "upstream_error", "internal_error"}
 """The decisions by which a call never left: no breaker hears of them."""
 
+OWN_CODES = frozenset({"local_resource"})
+"""Codes of `connect_error` that name a shortage of this machine."""
+
 NOT_RETRYABLE_CODES = frozenset({"tls_failure"})
 """Codes of `connect_error` that the identical request meets again."""
 
@@ -107,7 +110,7 @@ def envelope_of(
     retryable = row.retryable and code not in NOT_RETRYABLE_CODES
     return Envelope(
         class_=row.class_,
-        source=row.source,
+        source=Source.SIDECAR if code in OWN_CODES else row.source,
         code=code,
         message=message[:500],
         retryable=retryable,

@@ -38,6 +38,9 @@ class Runtime:
         self.keeps_own = provider.dialect == "sidecar"
         self.upstream = Upstream(provider, loop)
         self._connection_settings = connection_settings(provider)
+        self.mark_lines = (
+            f"x-sidecar-provider: {self.name}\r\nx-sidecar-decision: forwarded\r\n".encode()
+        )
         self.heard: dict[str, float] = {}
         self.in_flight = 0
         self._retired = False

@@ -29,6 +29,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from sidecar.breaker.model import Kind
+from sidecar.config.addresses import is_loopback
 from sidecar.config.resolved import Provider
 from sidecar.envelope.model import Verdict
 from sidecar.proxy.exchange import UpstreamProtocol
@@ -153,7 +154,7 @@ def proxy_for(provider: Provider, url: URL) -> Proxy | None:
     A loopback upstream never goes through one. netrc is never read.
     """
     host = url.host or ""
-    if provider.proxy in ("none", None) or _is_loopback(host):
+    if provider.proxy in ("none", None) or is_loopback(host):
         return None
     if provider.proxy != "env":
         return _proxy(provider.proxy)
@@ -206,10 +207,6 @@ def _authority(scheme: str, netloc: str) -> bytes:
     """The `Host` for an upstream: the port only where it is not the scheme's own."""
     default = {"http": ":80", "https": ":443"}[scheme]
     return netloc.removesuffix(default).encode("idna" if not netloc.isascii() else "ascii")
-
-
-def _is_loopback(host: str) -> bool:
-    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _connect_failure(error: Exception, host: str) -> UpstreamFailed:

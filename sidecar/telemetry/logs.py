@@ -19,7 +19,6 @@ from sidecar.envelope.model import Verdict
 from sidecar.telemetry.lines import FACTS, JsonFormatter, LineHandler, TextFormatter
 from sidecar.telemetry.observer import (
     FORWARDED,
-    LOCAL_REFUSALS,
     CallFinished,
     ConfigReloaded,
     Controlled,
@@ -157,14 +156,14 @@ class LogListener:
         if call.would_refuse:
             _add(self._would_refuse, call)
             self._hold(call.at)
-        if call.decision in LOCAL_REFUSALS:
+        if call.envelope is None and call.decision == FORWARDED and call.verdict is Verdict.SUCCESS:
+            return  # by far the most calls
+        ending = ending_of(call)
+        if ending is Ending.REFUSED:
             self._decisions[call.decision] += 1
             _add(self._refused, call)
             self._hold(call.at)
             return
-        if call.envelope is None and call.decision == FORWARDED and call.verdict is Verdict.SUCCESS:
-            return  # by far the most calls
-        ending = ending_of(call)
         if call.envelope is not None or call.decision != FORWARDED or ending is not Ending.ANSWERED:
             _finished(call, ending)
 

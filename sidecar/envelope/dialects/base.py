@@ -128,9 +128,7 @@ class Dialect:
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """Whether a 2xx body is worth decoding; one substring search in the common case."""
-        if b'"error"' in body and ERROR_IN_EARNEST.search(body) is not None:
-            return True
-        if b'"errors"' in body:
+        if b'"error' in body and (b'"errors"' in body or ERROR_IN_EARNEST.search(body) is not None):
             return True
         return (
             body[:512].lstrip().startswith(_EARLY_SIGNS)
