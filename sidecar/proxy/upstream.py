@@ -91,9 +91,7 @@ class Upstream:
             ssl=tls_context(provider) if url.scheme == "https" else True,
             server_hostname=provider.tls.server_name,
             proxy=proxy.url if proxy else None,
-            proxy_headers=CIMultiDict({"Proxy-Authorization": proxy.auth})
-            if proxy and proxy.auth
-            else None,
+            proxy_headers=proxy.headers(self.authority.decode()) if proxy else None,
         )
         self._timeout = ClientTimeout(
             connect=provider.timeouts.connect,
@@ -146,6 +144,14 @@ class Proxy(NamedTuple):
 
     url: URL
     auth: str | None
+
+    def headers(self, host: str) -> CIMultiDict[str]:
+        """What the proxy is told beside the address of a tunnel."""
+        # aiohttp adds Host on first use, which would change the key of its pool under us.
+        headers = CIMultiDict({"Host": host})
+        if self.auth:
+            headers["Proxy-Authorization"] = self.auth
+        return headers
 
 
 def proxy_for(provider: Provider, url: URL) -> Proxy | None:
