@@ -175,6 +175,8 @@ class Call:
             self.admission.first_byte(self._first_byte_at)
         assert forwarding.exchange is not None
         await Relay(self, runtime, forwarding.exchange, forwarding.clock, answer).run()
+        if self.classified is None or self.classified.envelope is None:
+            self._ending = Ending.ANSWERED
 
     def _enter(self, found: target.Target) -> Runtime:
         runtime = self.plane.runtimes.get(found.provider)

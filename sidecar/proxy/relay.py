@@ -8,26 +8,17 @@ by event and gets its verdict at its end. What fails after its first byte never 
 from __future__ import annotations
 
 import asyncio
-import re
-from functools import lru_cache
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind, Mode, Outcome
-from sidecar.envelope.http import classify
-from sidecar.envelope.inflate import inflate
-from sidecar.envelope.model import Classified, Envelope, Headers, Seen, Verdict
-from sidecar.envelope.policy import is_reclassified, should_retry, status_for
+from sidecar.breaker.model import Kind
+from sidecar.envelope.model import Envelope
 from sidecar.envelope.stream import StreamReader, is_stream
-from sidecar.proxy import headers, replies
 from sidecar.proxy.clocks import Clock
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
-from sidecar.proxy.outgoing import Framing, framing_of
-from sidecar.telemetry.observer import Fault
+from sidecar.proxy.judge import Judge, can_carry_error
+from sidecar.proxy.outgoing import Framing
 
 if TYPE_CHECKING:
     from sidecar.proxy.call import Call
@@ -35,47 +26,6 @@ if TYPE_CHECKING:
 
 TERMINATED_GRACE = 1.0
 """Seconds for the end of a stream after its terminator, before the connection is dropped."""
-
-WORDS = re.compile(r"text/|.*(?:json|xml|html|javascript)|application/x-www-form-urlencoded|$")
-"""Media types (or none) of bodies that can say something: those are held, others never."""
-
-REPLACED_BODY = frozenset(
-    {b"content-length", b"content-type", b"content-encoding", b"content-range", b"etag"}
-)
-"""What described the upstream's body, where the envelope takes its place."""
-
-
-class BoundedCopy:
-    """The beginning of a body, for the classification.
-
-    Attributes:
-        limit: bytes that are kept.
-        cut: there was more.
-    """
-
-    __slots__ = ("_parts", "_size", "cut", "limit")
-
-    def __init__(self, limit: int) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-        self.cut = False
-        self.limit = limit
-
-    def add(self, chunk: bytes) -> None:
-        """Keeps what there is room for."""
-        room = self.limit - self._size
-        if len(chunk) > room:
-            self.cut = True
-            chunk = chunk[:room]
-        if chunk:
-            self._parts.append(chunk)
-            self._size += len(chunk)
-
-    def data(self) -> bytes:
-        """What was kept, in one piece."""
-        if len(self._parts) != 1:
-            self._parts = [b"".join(self._parts)]
-        return self._parts[0]
 
 
 class Relay:
@@ -96,41 +46,31 @@ class Relay:
         self._runtime = runtime
         self._exchange = exchange
         self._clock = clock
-        self._message = answer.message
-        self._headers = Headers.from_raw(answer.message.raw_headers)
-        self._off = call.admission is not None and call.admission.mode is Mode.OFF
-        self._framing = framing_of(
-            answer.message.code,
-            answer.message.raw_headers,
-            chunked=answer.message.chunked,
-            head_only=call.incoming.method == "HEAD",
-        )
-        self._copy = BoundedCopy(runtime.config.limits.classify_body)
+        self._judge = Judge(call, runtime, answer)
         self._copies = True
         self._here = False
-        self._ended_well = False
         self._reader: StreamReader | None = None
         self._content = False
 
     async def run(self) -> None:
         """Relays head and body, and settles the call."""
-        if self._framing is Framing.NONE:
+        if self._judge.framing is Framing.NONE:
             self._clock.stop()
-            self._ended_well = True
-            self._conclude(self._classify(complete=True))
-            self._start(b"")
+            self._judge.ended_well = True
+            self._judge.conclude(self._judge.classify())
+            self._judge.start(b"")
             return
         if self._exchange.complete:
             self._clock.stop()
             self._here = True
         else:
             self._wait_for_content()
-        kind = self._headers.get("content-type")
+        kind = self._judge.content_type
         if is_stream(kind, b""):
             self._begin_stream()
             await self._pass(b"")
-        elif self._off or not can_carry_error(kind):
-            self._copies = self._off
+        elif self._judge.off or not can_carry_error(kind):
+            self._copies = self._judge.off
             await self._pass(b"")
         else:
             await self._hold()
@@ -154,13 +94,13 @@ class Relay:
                 reader.feed(chunk)
             self._content = reader.content or reader.failed is not None
             if reader.terminated:
-                self._conclude(reader.finish(clean=True))
+                self._judge.conclude(reader.finish(clean=True))
                 self._clock.arm("idle", TERMINATED_GRACE)
                 return
         else:
             self._content = True
             if self._copies:
-                self._copy.add(chunk)
+                self._judge.copy.add(chunk)
         if self._content and not self._here:
             self._clock.arm("idle", self._runtime.config.timeouts.idle)
 
@@ -172,7 +112,7 @@ class Relay:
         failure: UpstreamFailed | None = None
         if self._exchange.complete:
             body = self._exchange.rest()
-            if is_stream(self._headers.get("content-type"), body):
+            if is_stream(self._judge.content_type, body):
                 self._begin_stream()
                 self._take(parts, body)
                 await self._pass(body)
@@ -184,17 +124,17 @@ class Relay:
                 done = await self._collect(parts)
             except UpstreamFailed as error:
                 done, failure = True, error
-        body = b"".join(parts) if self._copy.cut or self._reader else self._copy.data()
+        body = b"".join(parts) if self._judge.copy.cut or self._reader else self._judge.copy.data()
         if failure is not None:
             await self._failed_while_held(body, failure)
             return
         if not done and self._reader is not None:
             await self._pass(body)
             return
-        self._ended_well = done
-        if done or self._message.code >= 400 or self._copy.cut:
-            self._conclude(self._classify(complete=True))
-        if self._start(body):
+        self._judge.ended_well = done
+        if done or self._judge.status >= 400 or self._judge.copy.cut:
+            self._judge.conclude(self._judge.classify())
+        if self._judge.start(body):
             return
         if done:
             self._call.out.end()
@@ -208,10 +148,10 @@ class Relay:
 
     async def _collect(self, parts: list[bytes]) -> bool:
         """Gathers chunks; True if the body is whole."""
-        kind = self._headers.get("content-type")
+        kind = self._judge.content_type
         try:
             async with asyncio.timeout(self._runtime.config.timeouts.hold):
-                while not self._copy.cut:
+                while not self._judge.copy.cut:
                     chunk = await self._exchange.part()
                     if not chunk:
                         return True
@@ -226,7 +166,7 @@ class Relay:
 
     async def _failed_while_held(self, body: bytes, failure: UpstreamFailed) -> None:
         """The body broke off before anything was sent."""
-        if self._message.code < 400:
+        if self._judge.status < 400:
             if failure.decision != "timeout":
                 failure = UpstreamFailed(
                     "upstream_error",
@@ -235,28 +175,20 @@ class Relay:
                     sent=True,
                 )
             raise failure
-        self._conclude(self._classify(complete=False))
-        if not self._start(body):
+        self._judge.conclude(self._judge.classify(complete=False))
+        if not self._judge.start(body):
             await self._call.out.cut()
 
     # -- passing on -------------------------------------------------------------------------
 
     def _begin_stream(self) -> None:
-        coding = (self._headers.get("content-encoding") or "identity").strip().lower()
-        if self._off or coding != "identity":
-            return
-        self._reader = StreamReader(
-            self._runtime.dialect,
-            self._seen(complete=True),
-            rules=self._runtime.config.rules,
-            correlation_id=self._call.correlation_id,
-        )
+        self._reader = self._judge.reader()
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
-        if self._message.code >= 400:
-            self._conclude(self._classify(complete=True))
-        if not self._start(body):
+        if self._judge.status >= 400:
+            self._judge.conclude(self._judge.classify())
+        if not self._judge.start(body):
             await self._continue()
 
     async def _continue(self) -> None:
@@ -286,13 +218,13 @@ class Relay:
         if self._call.settled:
             self._call.out.end()
             return
-        self._ended_well = True
+        self._judge.ended_well = True
         if self._reader is None:
-            self._conclude(self._classify(complete=True))
+            self._judge.conclude(self._judge.classify())
             self._call.out.end()
             return
         verdict = self._reader.finish(clean=True)
-        self._conclude(verdict)
+        self._judge.conclude(verdict)
         if verdict.envelope is None or self._reader.failed is not None:
             self._call.out.end()
         else:
@@ -310,170 +242,23 @@ class Relay:
             return
         timed_out = failure.decision == "timeout"
         if reader is not None and reader.failed is not None:
-            self._conclude(reader.failed)
+            self._judge.conclude(reader.failed)
             await self._call.out.cut()
             return
         if timed_out:
-            classified = self._of_failure(failure)
+            classified = self._judge.of_failure(failure)
         elif reader is not None:
             classified = reader.finish(clean=False)
         else:
-            classified = self._of_failure(failure)
-        self._conclude(classified, kind=failure.kind if timed_out else Kind.ANSWER)
+            classified = self._judge.of_failure(failure)
+        self._judge.conclude(classified, kind=failure.kind if timed_out else Kind.ANSWER)
         if reader is not None and classified.envelope is not None:
             await self._end_with_event(classified.envelope)
         else:
             await self._call.out.cut()
 
     async def _end_with_event(self, envelope: Envelope) -> None:
-        if self._off:
+        if self._judge.off:
             await self._call.out.cut()
             return
         await self._call.out.cut(self._runtime.dialect.stream_error(envelope, self._call.path))
-
-    def _of_failure(self, failure: UpstreamFailed) -> Classified:
-        envelope = replies.envelope_of(
-            failure.decision,
-            f"{self._runtime.name}: {failure.detail}",
-            self._call.correlation_id,
-            code=failure.code,
-            sent=True,
-        )
-        return Classified(
-            envelope=envelope, verdict=failure.verdict, rule=f"transport: {failure.code}"
-        )
-
-    # -- classifying ------------------------------------------------------------------------
-
-    def _seen(self, *, complete: bool) -> Seen:
-        body: bytes | None = self._copy.data()
-        coding = self._headers.get("content-encoding")
-        if coding and body:
-            body = inflate(body, coding, self._copy.limit)
-        return Seen(
-            status=self._message.code,
-            headers=self._headers,
-            body=body or b"",
-            truncated=self._copy.cut or not self._ended_well,
-            complete=complete,
-            method=self._call.incoming.method,
-            path=self._runtime.upstream.prefix + self._call.path,
-            now=machine.wall(),
-        )
-
-    def _classify(self, *, complete: bool) -> Classified:
-        """What the answer means; a fault in here costs the call nothing but its verdict."""
-        try:
-            return classify(
-                self._seen(complete=complete),
-                self._runtime.dialect,
-                rules=self._runtime.config.rules,
-                correlation_id=self._call.correlation_id,
-            )
-        except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
-            self._call.plane.observer.emit(
-                Fault(
-                    at=machine.wall(),
-                    where="classify",
-                    error=error,
-                    correlation_id=self._call.correlation_id,
-                )
-            )
-            return Classified(envelope=None, verdict=Verdict.NEUTRAL, rule="fault")
-
-    def _conclude(self, classified: Classified, kind: Kind = Kind.ANSWER) -> None:
-        """The call's verdict is known."""
-        call = self._call
-        if call.settled:
-            return
-        envelope = classified.envelope
-        call.classified = classified
-        call.reclassified = is_reclassified(classified, self._message.code)
-        fingerprint = None
-        if classified.verdict is Verdict.FAILURE and kind is Kind.ANSWER:
-            fingerprint = call.incoming.fingerprint()
-        call.settle(
-            Outcome(
-                classified.verdict,
-                kind=kind,
-                retry_after=envelope.retry_after if envelope else None,
-                code=envelope.code if envelope else None,
-                status=self._message.code,
-                fingerprint=fingerprint,
-            )
-        )
-
-    # -- the head ---------------------------------------------------------------------------
-
-    def _start(self, body: bytes) -> bool:
-        """Writes the head, and the body so far.
-
-        Returns:
-            True if the answer is thereby complete: the envelope took the place of the body.
-        """
-        call, message = self._call, self._message
-        classified = call.classified
-        envelope = classified.envelope if classified is not None else None
-        keep_own = self._runtime.keeps_own
-        if envelope is None or self._off or classified is None:
-            lines = headers.response_lines(message.raw_headers, (), keep_own=keep_own)
-            lines.append(
-                headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
-            )
-            call.out.start(message.code, message.reason, lines, self._framing, body)
-            return False
-        status = message.code
-        if self._runtime.config.on_reclassified == "correct" and not (
-            status < 400 and self._runtime.dialect.reads_errors_in_2xx
-        ):
-            status = status_for(classified, status)
-        reason = message.reason if status == message.code else _phrase(status)
-        own = call.marks()
-        if status != message.code:
-            own.append(("x-sidecar-upstream-status", str(message.code)))
-        own.extend(replies.error_headers(envelope, classified.verdict, self._advice(classified)))
-        dropped = headers.HINTS
-        framing = self._framing
-        replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
-        if replaced:
-            body = msgspec.json.encode(envelope)
-            dropped = dropped | REPLACED_BODY
-            own.append(("content-type", replies.ENVELOPE_TYPE))
-            own.append(("content-length", str(len(body))))
-            framing = Framing.LENGTH
-        lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
-        lines.append(headers.lines(self._missing(own) if keep_own else own))
-        call.out.start(status, reason, lines, framing, body)
-        return replaced
-
-    def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Without those of our headers that another sidecar in front has written already."""
-        return [
-            (name, value)
-            for name, value in own
-            if not (headers.is_own(name) and name in self._headers)
-        ]
-
-    def _advice(self, classified: Classified) -> str | None:
-        assert classified.envelope is not None
-        return should_retry(
-            classified.envelope,
-            decision="forwarded",
-            terminal=classified.terminal,
-            sdk_wait_max=self._runtime.config.sdk_wait_max,
-            upstream=self._headers.get("x-should-retry"),
-        )
-
-
-@lru_cache(maxsize=64)
-def can_carry_error(content_type: str | None) -> bool:
-    """Can a body of this media type hold an error that is worth waiting for?"""
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    return WORDS.match(kind) is not None
-
-
-def _phrase(status: int) -> str:
-    try:
-        return replies.REASONS.get(status) or HTTPStatus(status).phrase
-    except ValueError:
-        return ""

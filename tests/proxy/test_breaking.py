@@ -468,3 +468,20 @@ async def test_an_error_that_drips_is_read_as_far_as_it_came(start, upstream) ->
     line, _, _ = await caller.head()
     assert b" 404 " in line
     assert running.breaker("up/gpt-y").window.failure == 0
+
+
+async def test_a_fault_in_a_dialect_costs_no_call(start, upstream, monkeypatch) -> None:
+    from sidecar.envelope.dialects.openai import OpenAI
+
+    def broken(*_: object) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(OpenAI, "may_hold_error", broken)
+    upstream.script = says(OK)
+    running = await start({"up": upstream.url})
+    found = await ask(running)
+    assert (found.status, found.body) == (200, OK.partition(b"\r\n\r\n")[2])
+    assert running.calls[-1].verdict == "neutral"
+    assert running.calls[-1].ending == "answered"
+    assert [fault.where for fault in running.faults] == ["classify"]
+    assert "RuntimeError" in str(running.faults.pop().error)

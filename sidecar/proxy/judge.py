@@ -1,0 +1,286 @@
+"""What an answer means, and the head it therefore gets.
+
+The relay moves bytes; it asks here what it has seen. The classification itself is pure and lives in
+`sidecar/envelope`; this file hands it what it needs and does to the call what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sidecar import clock as machine
+from sidecar.breaker.model import Kind, Mode, Outcome
+from sidecar.envelope.http import classify
+from sidecar.envelope.inflate import inflate
+from sidecar.envelope.model import Classified, Headers, Seen, Verdict
+from sidecar.envelope.policy import is_reclassified, should_retry, status_for
+from sidecar.envelope.stream import StreamReader
+from sidecar.proxy import headers, replies
+from sidecar.proxy.exchange import Answer
+from sidecar.proxy.failures import UpstreamFailed
+from sidecar.proxy.outgoing import Framing, framing_of
+from sidecar.telemetry.observer import Fault
+
+if TYPE_CHECKING:
+    from sidecar.proxy.call import Call
+    from sidecar.proxy.runtime import Runtime
+
+WORDS = re.compile(r"text/|.*(?:json|xml|html|javascript)|application/x-www-form-urlencoded|$")
+"""Media types (or none) of bodies that can say something: those are held, others never."""
+
+REPLACED_BODY = frozenset(
+    {b"content-length", b"content-type", b"content-encoding", b"content-range", b"etag"}
+)
+"""What described the upstream's body, where the envelope takes its place."""
+
+
+class BoundedCopy:
+    """The beginning of a body, for the classification.
+
+    Attributes:
+        limit: bytes that are kept.
+        cut: there was more.
+    """
+
+    __slots__ = ("_parts", "_size", "cut", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.cut = False
+        self.limit = limit
+
+    def add(self, chunk: bytes) -> None:
+        """Keeps what there is room for."""
+        room = self.limit - self._size
+        if len(chunk) > room:
+            self.cut = True
+            chunk = chunk[:room]
+        if chunk:
+            self._parts.append(chunk)
+            self._size += len(chunk)
+
+    def data(self) -> bytes:
+        """What was kept, in one piece."""
+        if len(self._parts) != 1:
+            self._parts = [b"".join(self._parts)]
+        return self._parts[0]
+
+
+class Judge:
+    """Judges one answer for one call.
+
+    Args:
+        call: whose answer it is.
+        runtime: the provider.
+        answer: the head that came.
+
+    Attributes:
+        status: of the upstream.
+        headers: of the upstream.
+        content_type: of the upstream; None if it gave none.
+        off: the breaker's mode is `off`: nothing is held, judged for the caller, or added.
+        framing: of the answer's body.
+        copy: the beginning of the body.
+        ended_well: the body is whole, as its framing says.
+    """
+
+    __slots__ = (
+        "_call",
+        "_message",
+        "_runtime",
+        "content_type",
+        "copy",
+        "ended_well",
+        "framing",
+        "headers",
+        "off",
+        "status",
+    )
+
+    def __init__(self, call: Call, runtime: Runtime, answer: Answer) -> None:
+        self._call = call
+        self._runtime = runtime
+        self._message = message = answer.message
+        self.status = message.code
+        self.headers = Headers.from_raw(message.raw_headers)
+        self.content_type = self.headers.get("content-type")
+        self.off = call.admission is not None and call.admission.mode is Mode.OFF
+        self.framing = framing_of(
+            message.code,
+            message.raw_headers,
+            chunked=message.chunked,
+            head_only=call.incoming.method == "HEAD",
+        )
+        self.copy = BoundedCopy(runtime.config.limits.classify_body)
+        self.ended_well = False
+
+    # -- what it means ----------------------------------------------------------------------
+
+    def reader(self) -> StreamReader | None:
+        """What judges a stream as it passes; None where nothing does."""
+        coding = (self.headers.get("content-encoding") or "identity").strip().lower()
+        if self.off or coding != "identity":
+            return None
+        return StreamReader(
+            self._runtime.dialect,
+            self._seen(complete=True),
+            rules=self._runtime.config.rules,
+            correlation_id=self._call.correlation_id,
+        )
+
+    def _seen(self, *, complete: bool) -> Seen:
+        body: bytes | None = self.copy.data()
+        coding = self.headers.get("content-encoding")
+        if coding and body:
+            body = inflate(body, coding, self.copy.limit)
+        return Seen(
+            status=self.status,
+            headers=self.headers,
+            body=body or b"",
+            truncated=self.copy.cut or not self.ended_well,
+            complete=complete,
+            method=self._call.incoming.method,
+            path=self._runtime.upstream.prefix + self._call.path,
+            now=machine.wall(),
+        )
+
+    def classify(self, *, complete: bool = True) -> Classified:
+        """What the answer means; never raises, a fault in there is `neutral`.
+
+        Args:
+            complete: False if the body broke off.
+        """
+        return classify(
+            self._seen(complete=complete),
+            self._runtime.dialect,
+            rules=self._runtime.config.rules,
+            correlation_id=self._call.correlation_id,
+        )
+
+    def conclude(self, classified: Classified, kind: Kind = Kind.ANSWER) -> None:
+        """The call's verdict is known."""
+        call = self._call
+        if call.settled:
+            return
+        if classified.rule.startswith("fault"):
+            self._report_fault(classified.rule)
+        envelope = classified.envelope
+        call.classified = classified
+        call.reclassified = is_reclassified(classified, self.status)
+        fingerprint = None
+        if classified.verdict is Verdict.FAILURE and kind is Kind.ANSWER:
+            fingerprint = call.incoming.fingerprint()
+        call.settle(
+            Outcome(
+                classified.verdict,
+                kind=kind,
+                retry_after=envelope.retry_after if envelope else None,
+                code=envelope.code if envelope else None,
+                status=self.status,
+                fingerprint=fingerprint,
+            )
+        )
+
+    def _report_fault(self, rule: str) -> None:
+        self._call.plane.observer.emit(
+            Fault(
+                at=machine.wall(),
+                where="classify",
+                error=RuntimeError(rule),
+                correlation_id=self._call.correlation_id,
+            )
+        )
+
+    def of_failure(self, failure: UpstreamFailed) -> Classified:
+        """What it means that the answer broke off, or a clock ran out."""
+        envelope = replies.envelope_of(
+            failure.decision,
+            f"{self._runtime.name}: {failure.detail}",
+            self._call.correlation_id,
+            code=failure.code,
+            sent=True,
+        )
+        return Classified(
+            envelope=envelope, verdict=failure.verdict, rule=f"transport: {failure.code}"
+        )
+
+    # -- the head that it gets --------------------------------------------------------------
+
+    def start(self, body: bytes) -> bool:
+        """Writes the head, and the body so far.
+
+        Returns:
+            True if the answer is thereby complete: the envelope took the place of the body.
+        """
+        call, message = self._call, self._message
+        classified = call.classified
+        envelope = classified.envelope if classified is not None else None
+        keep_own = self._runtime.keeps_own
+        if envelope is None or self.off or classified is None:
+            lines = headers.response_lines(message.raw_headers, (), keep_own=keep_own)
+            lines.append(
+                headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
+            )
+            call.out.start(message.code, message.reason, lines, self.framing, body)
+            return False
+        status = message.code
+        if self._runtime.config.on_reclassified == "correct" and not (
+            status < 400 and self._runtime.dialect.reads_errors_in_2xx
+        ):
+            status = status_for(classified, status)
+        reason = message.reason if status == message.code else _phrase(status)
+        own = call.marks()
+        if status != message.code:
+            own.append(("x-sidecar-upstream-status", str(message.code)))
+        own.extend(replies.error_headers(envelope, classified.verdict, self._advice(classified)))
+        dropped = headers.HINTS
+        framing = self.framing
+        replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
+        if replaced:
+            body = msgspec.json.encode(envelope)
+            dropped = dropped | REPLACED_BODY
+            own.append(("content-type", replies.ENVELOPE_TYPE))
+            own.append(("content-length", str(len(body))))
+            framing = Framing.LENGTH
+        lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
+        lines.append(headers.lines(self._missing(own) if keep_own else own))
+        call.out.start(status, reason, lines, framing, body)
+        return replaced
+
+    def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Without those of our headers that another sidecar in front has written already."""
+        return [
+            (name, value)
+            for name, value in own
+            if not (headers.is_own(name) and name in self.headers)
+        ]
+
+    def _advice(self, classified: Classified) -> str | None:
+        assert classified.envelope is not None
+        return should_retry(
+            classified.envelope,
+            decision="forwarded",
+            terminal=classified.terminal,
+            sdk_wait_max=self._runtime.config.sdk_wait_max,
+            upstream=self.headers.get("x-should-retry"),
+        )
+
+
+@lru_cache(maxsize=64)
+def can_carry_error(content_type: str | None) -> bool:
+    """Can a body of this media type hold an error that is worth waiting for?"""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return WORDS.match(kind) is not None
+
+
+def _phrase(status: int) -> str:
+    try:
+        return replies.REASONS.get(status) or HTTPStatus(status).phrase
+    except ValueError:
+        return ""
