@@ -151,17 +151,21 @@ class Judge:
         )
 
     def classify(self, *, complete: bool = True) -> Classified:
-        """What the answer means; never raises, a fault in there is `neutral`.
+        """What the answer means; a fault in here costs the call nothing but its verdict.
 
         Args:
             complete: False if the body broke off.
         """
-        return classify(
-            self._seen(complete=complete),
-            self._runtime.dialect,
-            rules=self._runtime.config.rules,
-            correlation_id=self._call.correlation_id,
-        )
+        try:
+            return classify(
+                self._seen(complete=complete),
+                self._runtime.dialect,
+                rules=self._runtime.config.rules,
+                correlation_id=self._call.correlation_id,
+            )
+        except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
+            rule = f"fault: {type(error).__name__}"
+            return Classified(envelope=None, verdict=Verdict.NEUTRAL, rule=rule)
 
     def conclude(self, classified: Classified, kind: Kind = Kind.ANSWER) -> None:
         """The call's verdict is known."""

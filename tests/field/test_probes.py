@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sidecar import daemon as daemon_module
-from sidecar.proxy import relay
+from sidecar.proxy import judge, relay
 from tests.proxy.callers import Caller, chat, request
 from tests.proxy.upstreams import Upstream, Visit, answer, says
 
@@ -215,7 +215,7 @@ async def test_f034_a_fault_of_ours_during_the_probe(start, upstream, monkeypatc
     def broken(*_args: object, **_more: object) -> None:
         raise ZeroDivisionError("injected")
 
-    monkeypatch.setattr(relay, "classify", broken)
+    monkeypatch.setattr(judge, "classify", broken)
     assert (await ask(running)).status == 200
     monkeypatch.undo()
     monkeypatch.setattr(relay.Relay, "run", broken)
