@@ -102,6 +102,11 @@ class SseParser:
         self._dropping = False
         self._clear()
 
+    @property
+    def between_events(self) -> bool:
+        """Is nothing of an event pending, so that the next byte begins one?"""
+        return self._fresh and self._begun and not (self._tail or self._dropping or self._skip_lf)
+
     def feed(self, chunk: bytes) -> list[Event]:
         """Take the next bytes; return the events that they complete, in order."""
         out: list[Event] = []

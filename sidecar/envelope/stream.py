@@ -32,9 +32,12 @@ from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import OperatorRule
 from sidecar.envelope.vocabulary import (
     ERROR_EVENTS,
+    HARMLESS_AS,
     MARKER,
     OPENING,
     OTHER_TERMINALS,
+    PLAIN_STARTS,
+    SIGNIFICANT,
     TERMINAL_RESPONSES,
 )
 
@@ -75,6 +78,22 @@ def _by_type(content_type: str | None) -> bool | None:
     return False
 
 
+def is_plain(chunk: bytes) -> bool:
+    """Whether a chunk is whole events of mere content, so that nobody need look inside.
+
+    It has to begin where an event begins. What it says in doubt is no.
+    """
+    if not (chunk.startswith(PLAIN_STARTS) and chunk.endswith(b"\n\n")):
+        return False
+    if any(word in chunk for word in SIGNIFICANT):
+        return False
+    return all(
+        chunk.count(word) == sum(chunk.count(phrase) for phrase in harmless)
+        for word, harmless in HARMLESS_AS.items()
+        if word in chunk
+    )
+
+
 class StreamReader:
     """Reads one stream as it passes.
 
@@ -83,7 +102,8 @@ class StreamReader:
         done: a terminator or a finish reason was seen: the answer is whole.
         terminated: the explicit terminator of the vocabulary was seen.
         failed: the error event, classified, as soon as it was seen.
-        events: how many events were seen, opening frames included.
+        events: how many events were looked at, opening frames included; whole chunks of plain
+            content are not.
     """
 
     def __init__(
@@ -112,12 +132,15 @@ class StreamReader:
         self._rules = rules
         self._correlation_id = correlation_id
         self._parser: SseParser | LinesParser | None = None
+        self._sse: SseParser | None = None
         self._start = b""
         self._known = self._dialect.is_model_route(seen.method, seen.path)
         self._bytes = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
+        if self.content and self._sse is not None and self._sse.between_events and is_plain(chunk):
+            return
         try:
             self._feed(chunk)
         except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
@@ -174,6 +197,7 @@ class StreamReader:
                 return b""
             lines = begin[:1] in {b"{", b"["}
             self._parser = LinesParser(MAX_EVENT) if lines else SseParser(MAX_EVENT)
+        self._sse = self._parser if isinstance(self._parser, SseParser) else None
         start, self._start = self._start, b""
         if final:
             for event in self._parser.feed(start):

@@ -14,6 +14,22 @@ MARKER = re.compile(
     r'|cancelled|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
 )
 
+# How a chunk of mere content begins, what it never holds, and what it holds only in these phrases.
+# Each hit of MARKER has one of the words in it: a chunk without them needs no parser.
+PLAIN_STARTS = (
+    b"data: ",
+    b"event: content_block_delta\n",
+    b"event: response.output_text.delta\n",
+)
+SIGNIFICANT = (
+    b"rror", b"[DONE]", b'"done"', b"message_", b"event_", b"id:", b"retry:", b"\r", b"\n:",
+)  # fmt: skip
+HARMLESS_AS = {
+    b"finish_reason": (b'finish_reason":null',),
+    b"response.": (b"response.output_text.delta",),
+    b"event": (b"event: content_block_delta\n", b"event: response.output_text.delta\n"),
+}
+
 TERMINAL_RESPONSES = frozenset(
     {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
 )

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.model import Headers, Seen
-from sidecar.envelope.stream import StreamReader, classify_stream, is_stream
+from sidecar.envelope.stream import StreamReader, classify_stream, is_plain, is_stream
 from tests.cases import NOW
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -241,3 +243,63 @@ def test_a_recorded_stream_is_classified_whole():
     body = chunk({"content": "x"})
     seen = Seen(status=200, headers=Headers([("content-type", "text/event-stream")]), body=body)
     assert classify_stream(seen, get("openai")).envelope.code == "stream_truncated"
+
+
+PLAIN = {
+    "chat": b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}]}\n\n',
+    "anthropic": b"event: content_block_delta\n"
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\n\n',
+    "responses": b"event: response.output_text.delta\n"
+    b'data: {"type":"response.output_text.delta","delta":"Hi"}\n\n',
+}
+TELLING = [
+    b'data: {"error":{"code":"server_error","message":"m"}}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason" : "stop"}]}\n\n',
+    b"data: [DONE]\n\n",
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    b"event: error\ndata: upstream reset\n\n",
+    b'data: {"type":"response.completed","response":{}}\n\n',
+    b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n',
+    b'data: {"done":true}\n\n',
+    b'error: {"code":400,"message":"m"}\n\n',
+]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_chunks_of_mere_content_are_not_looked_into(name):
+    assert is_plain(PLAIN[name] * 3)
+    for telling in TELLING:
+        assert not is_plain(PLAIN[name] + telling)
+        assert not is_plain(telling + PLAIN[name])
+    assert not is_plain(PLAIN[name][:-1])
+    assert not is_plain(PLAIN[name][1:])
+
+
+@given(
+    st.lists(st.sampled_from([*PLAIN.values(), *TELLING]), max_size=12),
+    st.lists(st.integers(1, 200), min_size=1, max_size=12),
+)
+def test_what_is_passed_over_changes_no_verdict(parts, cuts):
+    """The same stream in any pieces, and in one byte each, where nothing can be passed over."""
+    seen = Seen(
+        status=200,
+        headers=Headers([("content-type", "text/event-stream")]),
+        path="/v1/chat/completions",
+    )
+    body = b"".join([PLAIN["chat"], *parts])
+
+    def read(pieces):
+        reader = StreamReader(get("openai"), seen)
+        for piece in pieces:
+            reader.feed(piece)
+        ended = reader.finish(clean=True)
+        return ended.verdict, ended.rule, reader.content, reader.done, reader.terminated
+
+    one = read(body[at : at + 1] for at in range(len(body)))
+    pieces, at = [], 0
+    for cut in cuts:
+        pieces.append(body[at : at + cut])
+        at += cut
+    assert read([*pieces, body[at:]]) == one
+    assert read([PLAIN["chat"], *parts]) == one
