@@ -15,7 +15,14 @@ from sidecar.envelope import retry_after, table
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.evidence import Evidence, inner_errors
-from sidecar.envelope.fields import at, is_prose, message_of, status_like
+from sidecar.envelope.fields import (
+    at,
+    is_prose,
+    is_reference,
+    last_segment,
+    message_of,
+    status_like,
+)
 from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.redact import redact_headers, redact_text
@@ -117,10 +124,9 @@ def _codes(evidence: Evidence, decision: Decision) -> tuple[str, str | None]:
         source = own
     code = ""
     if source is not None and not is_prose(source):
-        code = clean_code(
-            source.rstrip("/#").split("/")[-1].split("#")[-1] if "://" in source else source
-        )
-    code = code if code.strip("_") else str(evidence.status)
+        named = evidence.problem or is_reference(source)
+        code = clean_code(last_segment(source) if named else source)
+    code = code if code.strip("_.:/#-") else str(evidence.status)
     return code, source if source is not None and source != code else None
 
 

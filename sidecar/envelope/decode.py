@@ -5,6 +5,7 @@ Nothing in here raises, whatever the bytes are.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -25,12 +26,27 @@ _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\],]', re.DOTALL)
 _EVENT_START = re.compile(rb"\s*(?:data|event|id):")
 _DATA_LINE = re.compile(rb"^data: ?(\{.*)$", re.MULTILINE)
 _OPENERS = {"{": "}", "[": "]"}
+# An escaped pair of surrogates, or one that has lost the other.
+_SURROGATES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
+    r"|\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_WHOLE_PAIR = 12
+# How Python prints what it decoded: gateways put that into messages.
+_PRINTED = re.compile(
+    r"""'([^'\\]*+(?:\\.[^'\\]*+)*+)'?|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\b(None|True|False)\b""",
+    re.DOTALL,
+)
+_PRINTED_WORDS = {"None": "null", "True": "true", "False": "false"}
+_PRINTED_LIMIT = 8192
+_ESCAPED = re.compile(r"\\(?:[nrt]|([\"']))")
 
 
 def decode(body: bytes) -> Any:
     """The JSON value of a body, whatever its media type claims; None if it is none.
 
-    Tolerates a byte order mark, blank lines in front and broken UTF-8. Never raises.
+    Tolerates a byte order mark, blank lines in front, broken UTF-8, half a surrogate pair and the
+    numbers that only Python and JavaScript write (`NaN`). Never raises.
     """
     body = body.removeprefix(b"\xef\xbb\xbf").strip()
     if not body or body[:1] not in b'{["':
@@ -39,10 +55,39 @@ def decode(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
         pass
+    text = _SURROGATES.sub(_mend_pair, body.decode("utf-8", "replace"))
     try:
-        return msgspec.json.decode(body.decode("utf-8", "replace").encode())
-    except (msgspec.DecodeError, RecursionError, ValueError):
+        return json.loads(text)
+    except (ValueError, RecursionError):
         return None
+
+
+def _mend_pair(match: re.Match[str]) -> str:
+    return match.group() if len(match.group()) == _WHOLE_PAIR else "\\ufffd"
+
+
+def decode_wrapped(text: str) -> Any:
+    """The object that a gateway wrapped into a text, in JSON or as Python prints it, or None."""
+    start, end = text.find("{"), text.rfind("}")
+    if not 0 <= start < end:
+        return None
+    inner = text[start : end + 1]
+    value = decode(inner.encode("utf-8", "replace"))
+    if value is None and len(inner) <= _PRINTED_LIMIT:
+        value = decode(_PRINTED.sub(_as_json, inner).encode("utf-8", "replace"))
+    if value is None and "\\" in inner:
+        # Quoted once more on the way, as in the `b'…'` of Python.
+        value = decode(
+            _ESCAPED.sub(lambda found: found.group(1) or " ", inner).encode("utf-8", "replace")
+        )
+    return value if isinstance(value, dict) else None
+
+
+def _as_json(match: re.Match[str]) -> str:
+    quoted, word = match.groups()
+    if word is not None:
+        return _PRINTED_WORDS[word]
+    return match.group() if quoted is None else json.dumps(quoted.replace("\\'", "'"))
 
 
 def decode_cut(body: bytes) -> Any:

@@ -13,9 +13,19 @@ from typing import Any
 
 import msgspec
 
-from sidecar.envelope.decode import decode, looks_like_html
-from sidecar.envelope.fields import as_word, at, is_prose, message_of, normal, status_like
-from sidecar.envelope.locate import Found
+from sidecar.envelope.decode import decode_wrapped, looks_like_html
+from sidecar.envelope.fields import (
+    as_word,
+    at,
+    is_prose,
+    is_reference,
+    last_segment,
+    message_of,
+    normal,
+    param_of,
+    status_like,
+)
+from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Headers, Seen
 
 # Words that say no more than that there is an error.
@@ -31,6 +41,8 @@ _CODE_IN_ERROR = re.compile(
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _HEADING = re.compile(r"<h1[^>]*>(.*?)</h1", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]{0,200}>")
+# A gateway in front of a gateway in front of a provider.
+_DEEPEST = 3
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +62,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         weak: nothing but a sentence in a 2xx says that it is an error.
         stream: it came as an event of a stream.
         html: the body was a page.
+        problem: the body is a problem document (RFC 9457), whose type is a reference.
     """
 
     status: int
@@ -65,6 +78,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     weak: bool = False
     stream: bool = False
     html: bool = False
+    problem: bool = False
 
     @property
     def text(self) -> str:
@@ -92,8 +106,11 @@ def read(
     error, around = found.error, found.around
     words: dict[str, str] = {}
     candidates: list[str] = []
+    problem = is_problem(seen)
     for place in (*code_places, *word_places):
         word = as_word(at(error, place))
+        if problem and place == "type":
+            continue
         if word is not None and normal(word) not in _EMPTY_WORDS:
             if status_like(word) is None:
                 words.setdefault(normal(word), word)
@@ -104,9 +121,13 @@ def read(
         words.setdefault(normal(spoken), spoken)
         candidates.append(spoken)
     for source in (error, around):
-        kind = source.get("type")
-        if isinstance(kind, str) and "://" in kind:
-            words.setdefault(normal(kind), kind)
+        kind = as_word(source.get("type"))
+        if kind is None or not (problem or is_reference(kind)):
+            continue
+        # RFC 9457: a reference, whose last segment is the code; `about:blank` adds nothing.
+        segment = last_segment(kind)
+        if normal(segment) not in _EMPTY_WORDS and not kind.lower().startswith("about:"):
+            words.setdefault(normal(segment), kind)
             candidates.append(kind)
     return Evidence(
         status=_status_of(error, around, seen),
@@ -114,12 +135,13 @@ def read(
         code=_choose(candidates),
         words=words,
         message=message_of(error) or (message_of(around) if around is not error else ""),
-        param=as_word(error.get("param")) if isinstance(error.get("param"), str) else None,
+        param=param_of(error),
         error=error,
         body=around,
         headers=_with_quoted(seen.headers, error, around),
         weak=found.weak,
         stream=stream,
+        problem=problem,
     )
 
 
@@ -137,8 +159,7 @@ def _choose(candidates: list[str]) -> str | None:
 
 
 def _status_of(error: dict[str, Any], around: dict[str, Any], seen: Seen) -> int:
-    problem = "problem+json" in (seen.headers.get("content-type") or "")
-    if seen.status >= 400 and not problem:
+    if seen.status >= 400 and not is_problem(seen):
         return seen.status
     places = (
         (error, ("status_code", "statusCode", "status", "code", "http_code")),
@@ -179,14 +200,16 @@ def read_text(seen: Seen) -> Evidence:
 
 
 def inner_errors(evidence: Evidence) -> Iterator[Any]:
-    """JSON that a gateway wrapped into its own message, decoded; the outermost first."""
+    """What gateways wrapped into a message, decoded; the outermost first, three deep at most."""
     raw = at(evidence.error, "metadata.raw")
     for text in (evidence.message, raw if isinstance(raw, str) else ""):
-        start, end = text.find("{"), text.rfind("}")
-        if 0 <= start < end:
-            inner = decode(text[start : end + 1].encode())
-            if isinstance(inner, dict):
-                yield inner
+        for _ in range(_DEEPEST):
+            inner = decode_wrapped(text)
+            if inner is None:
+                break
+            yield inner
+            found = find_error(inner, failed=True, answers=False)
+            text = message_of(found.error) if found else ""  # noqa: PLW2901 - one level further in
 
 
 _CHALLENGE = re.compile(r'([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', re.IGNORECASE)

@@ -11,7 +11,11 @@ from typing import Any
 
 import msgspec
 
-_MACHINE_WORD = re.compile(r"[A-Za-z0-9._:/#@+-]{1,200}")
+_MACHINE_WORD = re.compile(r"[A-Za-z0-9._:/#@+-]+")
+# A URI, a path from the root of the server, a fragment, or one of the two schemes without an
+# authority in which problem types are written.
+_REFERENCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/|#|(?:urn|tag):", re.IGNORECASE)
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 def as_word(value: Any) -> str | None:
@@ -33,15 +37,26 @@ def status_like(word: str) -> int | None:
 
 def is_prose(word: str) -> bool:
     """Whether a would-be code is a sentence, a phrase or a foreign script."""
-    return "://" not in word and _MACHINE_WORD.fullmatch(word) is None
+    return not is_reference(word) and _MACHINE_WORD.fullmatch(word) is None
+
+
+def is_reference(word: str) -> bool:
+    """Whether a code is written as a URI or a path, as problem types (RFC 9457) are."""
+    return _REFERENCE.match(word) is not None
+
+
+def last_segment(word: str) -> str:
+    """What a URI, a path or a URN names at its end; empty where it names no more than a host."""
+    word = _AUTHORITY.sub("", word.strip(), count=1).partition("?")[0].rstrip("/#:")
+    return re.split(r"[/#:]", word)[-1]
 
 
 def normal(word: str) -> str:
     """The spelling in which rules name a code: lower case, underscores, the last part of a URI."""
-    word = word.strip().lower()
-    if "://" in word:
-        word = re.split(r"[/#]", word.rstrip("/#"))[-1]
-    return word.replace("-", "_").replace(" ", "_")
+    word = word.strip()
+    if is_reference(word):
+        word = last_segment(word)
+    return word.lower().replace("-", "_").replace(" ", "_")
 
 
 def at(value: Any, path: str) -> Any:
@@ -68,10 +83,46 @@ def message_of(error: dict[str, Any]) -> str:
                  "reason"):  # fmt: skip
         value = error.get(name)
         if isinstance(value, str) and value.strip():
-            return value
+            report = _report(error)
+            return f"{value.rstrip('. :')}: {report}" if report and report not in value else value
         if isinstance(value, dict | list) and value:
             return _told(value)
+    return _report(error)
+
+
+def _report(error: dict[str, Any]) -> str:
+    """The fields at fault in one line, where a source names them beside its message.
+
+    Only the form of an object from names to complaints: of a list the first item is the error.
+    """
+    for name in ("errors", "fieldErrors", "field_errors", "errorMessages"):
+        value = error.get(name)
+        if isinstance(value, list) and name == "errorMessages":
+            value = {"": value}
+        if not isinstance(value, dict):
+            continue
+        lines = []
+        for field, told in value.items():
+            said = ", ".join(
+                item for item in (told if isinstance(told, list) else [told])
+                if isinstance(item, str)
+            )  # fmt: skip
+            if said:
+                lines.append(f"{field}: {said}" if field and field not in said else said)
+        if lines:
+            return "; ".join(lines)
     return ""
+
+
+def param_of(error: dict[str, Any]) -> str | None:
+    """The field or value at fault, as a source names it beside its message; None if it does not."""
+    for name in ("param", "field", "pointer", "parameter", "loc", "path"):
+        value = error.get(name)
+        if isinstance(value, list) and value and all(isinstance(part, str | int) for part in value):
+            return ".".join(str(part) for part in value)
+        if isinstance(value, str) and value.strip() and (name != "path" or "/" not in value):
+            return value.strip()
+    return None
 
 
 def _told(value: Any) -> str:
@@ -79,7 +130,9 @@ def _told(value: Any) -> str:
     items = value.get("detail", value) if isinstance(value, dict) else value
     lines = []
     for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and isinstance(item.get("msg"), str):
-            where = ".".join(str(part) for part in item.get("loc") or ())
+        if isinstance(item, str):
+            lines.append(item)
+        elif isinstance(item, dict) and isinstance(item.get("msg"), str):
+            where = param_of(item)
             lines.append(f"{where}: {item['msg']}" if where else item["msg"])
     return "; ".join(lines) or msgspec.json.encode(value).decode()

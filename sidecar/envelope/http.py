@@ -23,6 +23,7 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges import cloudflare_code
 from sidecar.envelope.dialects.rule import Rule
 from sidecar.envelope.evidence import Evidence, inner_errors, read_text, with_challenge
+from sidecar.envelope.fields import is_prose, status_like
 from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import ABSENT, OperatorRule, holds
@@ -291,7 +292,7 @@ def _unknown(evidence: Evidence, dialect: Dialect) -> Decision:
     if evidence.weak:
         return Decision(class_=None, code=None, rule="weak evidence and no rule")
     if evidence.status >= 400:
-        return by_status(evidence)
+        return by_status(evidence, sells_requests=dialect.sells_requests)
     class_ = ErrorClass.TRANSIENT if evidence.stream else dialect.unknown_in_success
     return Decision(
         class_=class_,
@@ -301,9 +302,15 @@ def _unknown(evidence: Evidence, dialect: Dialect) -> Decision:
     )
 
 
-def by_status(evidence: Evidence) -> Decision:
-    """The HTTP table on the status that counts."""
-    spent = evidence.status == 402 and evidence.code is None
+def by_status(evidence: Evidence, *, sells_requests: bool = False) -> Decision:
+    """The HTTP table on the status that counts.
+
+    402 is a spent budget where nothing more specific was said, and at whoever sells the requests
+    themselves; elsewhere it may be the customer's card that was declined.
+    """
+    code = evidence.code
+    vague = code is None or is_prose(code) or status_like(code) is not None
+    spent = evidence.status == 402 and (vague or sells_requests)
     return Decision(
         class_=table.class_of(evidence.status),
         code="quota_exhausted" if spent else None,

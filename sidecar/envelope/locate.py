@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from sidecar.envelope.fields import as_word, status_like
+from sidecar.envelope.model import Seen
 
 # Beside these an `error` is an error; beside an `id` or a `status` it is the state of a resource.
 _ERROR_MEMBERS = frozenset(
@@ -21,7 +22,7 @@ _ERROR_MEMBERS = frozenset(
         "type", "detail", "details", "title", "request_id", "requestid", "trace_id", "timestamp",
         "success", "ok", "path", "statuscode", "status_code", "param", "user_id", "result", "data",
         "messages", "headers", "hint", "help", "error_type", "reason", "sequence_number",
-        "retry_after", "docs", "documentation_url", "envelope", "signin_url",
+        "retry_after", "docs", "documentation_url", "envelope", "signin_url", "interval",
     }
 )  # fmt: skip
 
@@ -60,7 +61,7 @@ def find_error(
     error = body.get("error")
     if is_truthy_error(error) and (failed or answers or lone):
         if isinstance(error, dict):
-            return Found(error, body)
+            return Found(_unwrapped(error), body)
         if isinstance(error, list):
             first = error[0]
             return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
@@ -71,6 +72,18 @@ def find_error(
     )
 
 
+def is_problem(seen: Seen) -> bool:
+    """Whether the answer calls itself a problem document (RFC 9457)."""
+    return "problem+json" in (seen.headers.get("content-type") or "").lower()
+
+
+def _unwrapped(error: dict[str, Any]) -> dict[str, Any]:
+    """The error in an `error` that holds nothing but another one."""
+    inner = error.get("error")
+    alone = not any(error.get(name) for name in ("message", "code", "type"))
+    return inner if alone and isinstance(inner, dict) and is_truthy_error(inner) else error
+
+
 def _spoken(error: str, body: dict[str, Any]) -> dict[str, Any]:
     """An `error` that is a string: a code of OAuth's kind, or a sentence."""
     member: dict[str, Any] = {
@@ -79,12 +92,12 @@ def _spoken(error: str, body: dict[str, Any]) -> dict[str, Any]:
     described = (
         member.get("error_description") or member.get("message") or member.get("description")
     )
-    if isinstance(described, str) and described.strip():
-        member["message"] = described
-        member.setdefault("word", error)
-    else:
-        member["message"] = error
-        member.setdefault("word", error)
+    if isinstance(described, list):
+        # A validation report, under the phrase of the status.
+        described = "; ".join(line for line in described if isinstance(line, str))
+    told = isinstance(described, str) and bool(described.strip())
+    member["message"] = described if told else error
+    member.setdefault("word", error)
     return member
 
 
@@ -97,6 +110,9 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
         first = errors[0]
         return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
     if failed:
+        detail = body.get("detail")
+        if isinstance(detail, dict) and not (body.get("code") or body.get("message")):
+            return find_error(detail, failed=True, answers=False)
         return Found(body, body) if body else None
     if refused and lone:
         return Found(body, body)

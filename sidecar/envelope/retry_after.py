@@ -27,10 +27,11 @@ _UNITS = {
 _GO_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h|d))+")
 _GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h|d)")
 _ISO_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
-_NUMBER = re.compile(r"\+?\d+(?:\.\d*)?|\.\d+")
+_NUMBER = re.compile(r"\+?\d+(?:\.\d*)?|\.\d+", re.ASCII)
 _DAYS_CLOCK = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d\d):(\d\d)")
 _PROSE = re.compile(
-    r"(?i)\b(?:try(?:ing)? again|retry(?:ing)?|wait|resets?|available)\s+(?:in|after|for|about)\s+"
+    r"(?i)\b(?:(?:try(?:ing)? again|retry(?:ing)?|resets?|available)\s+(?:in|after|for|about)"
+    r"|wait(?:\s+(?:for|about|at least))?)\s+"
     r"(?:about\s+|approximately\s+|~\s*)?"
     r"(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
     r"(?![a-z])((?:\s*\d+(?:\.\d+)?(?:ms|s|m|h)(?![a-z]))*)"
@@ -42,12 +43,13 @@ _DRAFT7 = re.compile(r"(?:^|[,;\s])(limit|remaining|reset)\s*=\s*(\d+(?:\.\d+)?)
 _DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d+)")
 
 
-def seconds_of(text: str, now: float) -> float | None:
+def seconds_of(text: str, now: float, scale: float = 1.0) -> float | None:
     """A wait in seconds out of a number, a Go duration, a moment or an HTTP date.
 
     Args:
         text: the value as it was written.
         now: the moment it counts from, epoch seconds; 0 where nobody knows.
+        scale: seconds of a bare number's unit; 0.001 for a field of milliseconds.
 
     Returns:
         Seconds, finite and >= 0 (a moment in the past is 0), or None if it is not readable.
@@ -56,7 +58,7 @@ def seconds_of(text: str, now: float) -> float | None:
     if not text or len(text) > 64:
         return None
     if _NUMBER.fullmatch(text):
-        return number_to_seconds(float(text), now)
+        return number_to_seconds(float(text) * scale, now)
     if _GO_DURATION.fullmatch(text):
         return sum(float(count) * _UNITS[unit] for count, unit in _GO_PART.findall(text))
     moment = _moment(text)
@@ -105,8 +107,8 @@ def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         text = headers.get(name)
         if text is not None and _NUMBER.fullmatch(text.strip()):
-            seconds = float(text.strip()) / 1000
-            if isfinite(seconds):
+            seconds = seconds_of(text, answered_at(headers, now), 0.001)
+            if seconds is not None:
                 return seconds, text
     text = headers.get("retry-after")
     if text is not None:

@@ -261,9 +261,12 @@ class StreamReader:
                 self.done = self.terminated = True
 
     def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
-        if is_truthy_error(value.get("error")):
-            return True
-        return kind in ERROR_EVENTS
+        # The flat form of Mistral and of older servers has no `error`, as in their bodies.
+        return (
+            is_truthy_error(value.get("error"))
+            or kind in ERROR_EVENTS
+            or value.get("object") == "error"
+        )
 
     def _chat(self, choices: list[Any], data: str) -> None:
         for choice in choices:

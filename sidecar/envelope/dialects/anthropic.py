@@ -73,6 +73,13 @@ ANTHROPIC_RULES = (
         code="spend_limit_reached",
     ),
     Rule(
+        name="the plan does not include it",
+        why="429 for a long context without extra usage: waiting never helps; only the text tells",
+        says=("required for long context",),
+        statuses=statuses(429),
+        class_=PERMANENT,
+    ),
+    Rule(
         name="the context is too long",
         why="of the type invalid_request_error; only the text tells",
         says=(
@@ -153,6 +160,7 @@ class Anthropic(Dialect):
     word_places: ClassVar[tuple[str, ...]] = ("error_type",)
     request_id_headers: ClassVar[tuple[str, ...]] = ("request-id", *Dialect.request_id_headers)
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.TRANSIENT
+    sells_requests: ClassVar[bool] = True
 
     def resets_in(self, evidence: Evidence) -> float | None:
         """As everywhere, else from the unified reset, which is in epoch seconds."""

@@ -7,6 +7,7 @@ the form that the provider's official client turns into the exception its users 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule
 from sidecar.envelope.evidence import Evidence, read
 from sidecar.envelope.fields import as_number_text, at
-from sidecar.envelope.locate import Found, find_error
+from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
 
 _MODEL_ROUTES = (
@@ -37,21 +38,22 @@ _MODEL_ROUTES = (
     "/api/embeddings",
 )
 
-# Members that would stand first in a small body that is an error without the word.
-_EARLY_SIGNS = (
-    b'{"detail"',
-    b'{"ok":false',
-    b'{"ok": false',
-    b'{"success":false',
-    b'{"success": false',
-)
+# The member of a body that is an error without the word; and those that may stand anywhere in one,
+# as long as it is small: what a large body holds is data.
+_EARLY_SIGN = re.compile(rb'\s*\{\s*"(?:detail|(?:ok|success)"\s*:\s*false)')
+_SIGN_IN_SMALL = re.compile(rb'"statusCode"|"(?:ok|success)"\s*:\s*false')
+_SMALL = 4096
 
 _BODY_WAITS = (
     ("retry_after_ms", 0.001),
+    ("retryAfterMs", 0.001),
     ("retry_after", 1.0),
     ("retryAfter", 1.0),
     ("retry_after_seconds", 1.0),
     ("retryAfterSeconds", 1.0),
+    ("extensions.retryAfter", 1.0),
+    ("extensions.retry_after", 1.0),
+    ("metadata.retry_after_seconds", 1.0),
 )
 _RESET_PLACES = (
     "resets_in_seconds", "resets_at", "reset_at", "metadata.resets_at", "metadata.reset_at",
@@ -72,6 +74,7 @@ class Dialect:
         hints_in_prose: its messages may be read for `try again in …`.
         body_wait_first: the wait in the body is finer than the header's.
         quota_may_be_a_rate: a quota word with a short wait is a rate limit here.
+        sells_requests: 402 says that the budget is spent, whatever code came with it.
         failing_reasons: finish reasons that are errors, to their codes.
         unknown_in_success: the class of an error in a 2xx that says nothing else.
     """
@@ -96,6 +99,7 @@ class Dialect:
     hints_in_prose: ClassVar[bool] = False
     body_wait_first: ClassVar[bool] = False
     quota_may_be_a_rate: ClassVar[bool] = False
+    sells_requests: ClassVar[bool] = False
     failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
 
@@ -131,16 +135,16 @@ class Dialect:
         if b'"error' in body and (b'"errors"' in body or ERROR_IN_EARNEST.search(body) is not None):
             return True
         return (
-            body[:512].lstrip().startswith(_EARLY_SIGNS)
-            or (len(body) < 4096 and b'"statusCode"' in body)
-            or "problem+json" in (seen.headers.get("content-type") or "")
+            _EARLY_SIGN.match(body[:512]) is not None
+            or (len(body) < _SMALL and _SIGN_IN_SMALL.search(body) is not None)
+            or is_problem(seen)
         )
 
     def locate(self, body: Any, seen: Seen) -> Found | None:
         """The error in a decoded body, or None."""
         return find_error(
             body,
-            failed=seen.status >= 400 or "problem+json" in (seen.headers.get("content-type") or ""),
+            failed=seen.status >= 400 or is_problem(seen),
             answers=self.is_model_route(seen.method, seen.path),
             failing=self.failing_reasons,
         )
@@ -161,11 +165,11 @@ class Dialect:
         for source in (evidence.error, evidence.body):
             if not isinstance(source, dict):
                 continue
-            for name, scale in _BODY_WAITS:
-                text = as_number_text(source.get(name))
-                wait = None if text is None else retry_after.seconds_of(text, now)
+            for place, scale in _BODY_WAITS:
+                text = as_number_text(at(source, place))
+                wait = None if text is None else retry_after.seconds_of(text, now, scale)
                 if text is not None and wait is not None:
-                    return wait * scale, text
+                    return wait, text
         if self.hints_in_prose:
             return retry_after.from_prose(evidence.message)
         return None

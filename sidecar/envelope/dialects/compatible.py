@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
+from sidecar.envelope.dialects.openai import (
+    OPENAI_RULES,
+    OpenAI,
+    names_a_kind_only,
+    says_no_model,
+    says_no_such_model,
+)
 from sidecar.envelope.dialects.rule import FIVE, TWO, Rule, statuses
 from sidecar.envelope.dialects.words import PERMANENT, RATE_LIMIT, TRANSIENT, VALIDATION
+from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.model import Verdict
 
 CREDIT_TEXT = Rule(
@@ -38,24 +45,19 @@ QUOTA_TEXT = Rule(
     code="quota_exhausted",
 )
 
-NO_MODEL_PHRASES = (
-    "does not exist",
-    "not found",
-    "no models loaded",
-    "unable to access model",
-    "invalid model name",
-    "unknown model",
-    "no such model",
-    "invalid model:",
-    "is not a valid model",
-)
+
+def _names_a_missing_model(evidence: Evidence) -> bool:
+    if evidence.status == 404:
+        return says_no_model(evidence)
+    says = says_no_model if evidence.status in {400, 422} else says_no_such_model
+    return names_a_kind_only(evidence) and says(evidence)
+
 
 MODEL_TEXT = Rule(
     name="no such model",
     why="a server that has no code for it; only the text tells",
-    says=("model",),
-    statuses=statuses(400, 404, 422),
-    when=lambda evidence: any(phrase in evidence.text for phrase in NO_MODEL_PHRASES),
+    statuses=TWO | FIVE | statuses(400, 404, 422),
+    when=_names_a_missing_model,
     class_=PERMANENT,
     code="model_not_found",
 )
@@ -86,6 +88,14 @@ WRAPPED_TEXT = (
     ),
 )
 
+# After the sentences about money: the class of the exception is a mark, what it quotes says more.
+WRAPPED_THROTTLE = Rule(
+    name="throttled",
+    why="a gateway names the class of its own exception in the text",
+    says=("ratelimiterror:",),
+    class_=RATE_LIMIT,
+)
+
 SUCCESS_TEXT = (
     Rule(
         name="overloaded inside a success",
@@ -110,6 +120,7 @@ COMPATIBLE_RULES = (
     *WRAPPED_TEXT,
     CREDIT_TEXT,
     QUOTA_TEXT,
+    WRAPPED_THROTTLE,
     NO_CHANNEL,
     MODEL_TEXT,
     *SUCCESS_TEXT,

@@ -15,22 +15,20 @@ from sidecar.envelope.dialects.rule import Rule, statuses
 from sidecar.envelope.dialects.words import PERMANENT, TRANSIENT
 from sidecar.envelope.model import Seen
 
-DEEPSEEK_RULES = (
-    Rule(
-        name="the balance is spent",
-        why="402, whatever type and code say",
-        statuses=statuses(402),
-        class_=PERMANENT,
-        code="credits_exhausted",
-    ),
-    Rule(
-        name="overloaded",
-        why="503 is documented as too much traffic",
-        statuses=statuses(503),
-        when=lambda evidence: not evidence.html,
-        class_=TRANSIENT,
-        code="overloaded",
-    ),
+BALANCE = Rule(
+    name="the balance is spent",
+    why="402, whatever type and code say",
+    statuses=statuses(402),
+    class_=PERMANENT,
+    code="credits_exhausted",
+)
+OVERLOADED = Rule(
+    name="overloaded",
+    why="503 is documented as too much traffic",
+    statuses=statuses(503),
+    when=lambda evidence: not evidence.html,
+    class_=TRANSIENT,
+    code="overloaded",
 )
 
 
@@ -38,7 +36,7 @@ class DeepSeek(OpenAI):
     """DeepSeek's API."""
 
     name = "deepseek"
-    rules: ClassVar[tuple[Rule, ...]] = (*OPENAI_RULES, *DEEPSEEK_RULES, MODEL_TEXT)
+    rules: ClassVar[tuple[Rule, ...]] = (BALANCE, *OPENAI_RULES, OVERLOADED, MODEL_TEXT)
     code_places: ClassVar[tuple[str, ...]] = ("type", "code")
     failing_reasons: ClassVar[Mapping[str, str]] = {
         **OpenAI.failing_reasons,

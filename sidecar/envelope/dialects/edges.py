@@ -15,6 +15,8 @@ from sidecar.envelope.fields import as_word
 from sidecar.envelope.model import ErrorClass, Verdict
 
 _CLOUDFLARE_ERROR = re.compile(r"\bError (?:code:? )?(1\d{3})\b", re.IGNORECASE)
+_CLOUDFLARE_TEXT = re.compile(r"error code: (1\d{3})")
+_MARKUP = re.compile(r"(?:<[^>]{0,200}>|\s)+")
 
 
 def cloudflare_code(evidence: Evidence) -> str | None:
@@ -25,10 +27,14 @@ def cloudflare_code(evidence: Evidence) -> str | None:
         return stated
     if "cf-ray" not in headers and (headers.get("server") or "").lower() != "cloudflare":
         return None
-    if not evidence.html and not evidence.text.startswith("error"):
+    if evidence.html:
+        # Word and number stand in elements of their own.
+        page = _MARKUP.sub(" ", evidence.seen.body[:16384].decode("utf-8", "replace"))
+        found = _CLOUDFLARE_ERROR.search(page)
+    elif evidence.body is None:
+        found = _CLOUDFLARE_TEXT.fullmatch(evidence.text.strip())
+    else:
         return None
-    page = evidence.seen.body[:16384].decode("utf-8", "replace")
-    found = _CLOUDFLARE_ERROR.search(page)
     return found.group(1) if found else None
 
 
@@ -36,11 +42,41 @@ def _cloudflare(*codes: str) -> frozenset[str]:
     return frozenset(f"cloudflare:{code}" for code in codes)
 
 
+def _is_refused_by_cloudflare(evidence: Evidence) -> bool:
+    if cloudflare_code(evidence) is not None:
+        return True
+    return evidence.html and evidence.text.startswith("attention required! | cloudflare")
+
+
+def _says(evidence: Evidence, text: str) -> bool:
+    """Whether this short text is all that the body holds."""
+    return evidence.body is None and not evidence.html and evidence.text == text
+
+
 def _server(evidence: Evidence) -> str:
     return (evidence.headers.get("server") or "").lower()
 
 
 EDGES = (
+    Rule(
+        name="Envoy: rate limited",
+        why="its own limiter, which may be told to answer with another status than 429",
+        when=lambda evidence: (
+            _says(evidence, "local_rate_limited")
+            or evidence.headers.get("x-envoy-ratelimited") is not None
+        ),
+        class_=ErrorClass.RATE_LIMIT,
+    ),
+    Rule(
+        name="Envoy: the token has expired",
+        why="the whole text of its filter for signed tokens",
+        statuses=statuses(401),
+        when=lambda evidence: _says(evidence, "jwt is expired"),
+        class_=ErrorClass.AUTHENTICATION,
+        code="token_expired",
+        retryable=True,
+        terminal=True,
+    ),
     Rule(
         name="Cloudflare challenge",
         why="cf-mitigated: a robot check, which new credentials do not pass",
@@ -73,10 +109,9 @@ EDGES = (
     ),
     Rule(
         name="Cloudflare: access denied",
-        why="a firewall rule of the site: new credentials do not help",
-        codes=_cloudflare(
-            "1005", "1006", "1007", "1008", "1009", "1010", "1011", "1012", "1020", "1106"
-        ),
+        why="a firewall or the set-up of the site: new credentials do not help",
+        statuses=statuses(403),
+        when=_is_refused_by_cloudflare,
         class_=ErrorClass.PERMANENT,
     ),
     Rule(
@@ -100,7 +135,10 @@ EDGES = (
         when=lambda evidence: (
             evidence.html
             and "error from cloudfront" in (evidence.headers.get("x-cache") or "").lower()
-            and "request blocked" in evidence.seen.body[:8192].decode("latin-1").lower()
+            and any(
+                phrase in evidence.seen.body[:8192].decode("latin-1").lower()
+                for phrase in ("request blocked", "configured to block access")
+            )
         ),
         class_=ErrorClass.PERMANENT,
     ),
@@ -110,6 +148,8 @@ EDGES = (
         statuses=FIVE,
         when=lambda evidence: (
             evidence.headers.get("x-envoy-overloaded") is not None
+            or evidence.headers.get("x-envoy-local-overloaded") is not None
+            or _says(evidence, "envoy overloaded")
             or (
                 evidence.text.startswith("upstream connect error")
                 and "reset reason: overflow" in evidence.text

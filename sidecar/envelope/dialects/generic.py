@@ -13,12 +13,28 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.openai import REQUEST_TOO_LARGE
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
-from sidecar.envelope.dialects.words import AUTHENTICATION, COMMON, PERMANENT, RATE_LIMIT
+from sidecar.envelope.dialects.words import (
+    AUTHENTICATION,
+    COMMON,
+    PERMANENT,
+    RATE_LIMIT,
+    REFUSED_CREDENTIALS,
+)
 from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import is_reference
 
 
 def _is_problem(evidence: Evidence) -> bool:
-    return any("://" in spelt for spelt in evidence.words.values())
+    return evidence.problem or any(is_reference(spelt) for spelt in evidence.words.values())
+
+
+def _may_be_renewed(evidence: Evidence) -> bool:
+    """Nothing says that the credential is a key, was revoked or is refused for good."""
+    said = evidence.text
+    return (
+        not any(word in said for word in ("api key", "api-key", "revoked"))
+        and not evidence.words.keys() & REFUSED_CREDENTIALS
+    )
 
 
 def _is_unsuccessful(evidence: Evidence) -> bool:
@@ -49,9 +65,10 @@ GENERIC_RULES = (
             "token has expired",
             "token is expired",
             "token expired",
+            "signature has expired",
         ),
         statuses=statuses(401),
-        when=lambda evidence: "api key" not in evidence.text,
+        when=_may_be_renewed,
         class_=AUTHENTICATION,
         code="token_expired",
         retryable=True,

@@ -10,10 +10,17 @@ from typing import ClassVar
 
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
 from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
-from sidecar.envelope.dialects.rule import Rule, statuses
-from sidecar.envelope.dialects.words import RATE_LIMIT
+from sidecar.envelope.dialects.rule import Rule, statuses, words
+from sidecar.envelope.dialects.words import PERMANENT, RATE_LIMIT
 
 GROQ_RULES = (
+    Rule(
+        name="a spend limit is reached",
+        why="400 blocked_api_access: the organisation's own monthly cap",
+        codes=words("blocked_api_access"),
+        class_=PERMANENT,
+        code="spend_limit_reached",
+    ),
     Rule(
         name="the flex tier has no capacity",
         why="498: traffic on demand still passes, so the server is not ill",

@@ -40,7 +40,8 @@ OAUTH = (
         codes=words(
             "invalid_grant invalid_client unauthorized_client access_denied expired_token"
             " login_required consent_required interaction_required"
-            " account_selection_required"
+            " account_selection_required bad_verification_code incorrect_client_credentials"
+            " incorrect_device_code"
         ),
         when=_spoken,
         class_=AUTHENTICATION,
@@ -50,7 +51,7 @@ OAUTH = (
         why="RFC 6749: the request is at fault",
         codes=words(
             "unsupported_grant_type invalid_scope unsupported_response_type"
-            " unsupported_token_type invalid_target invalid_request_uri"
+            " unsupported_token_type invalid_target invalid_request_uri redirect_uri_mismatch"
         ),
         when=_spoken,
         class_=VALIDATION,

@@ -12,9 +12,9 @@ import msgspec
 
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
-from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
+from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
 from sidecar.envelope.dialects.rule import FIVE, Rule, statuses
-from sidecar.envelope.dialects.words import PERMANENT, TRANSIENT
+from sidecar.envelope.dialects.words import PERMANENT, TRANSIENT, VALIDATION
 from sidecar.envelope.model import Envelope, Verdict
 
 OLLAMA_RULES = (
@@ -40,6 +40,14 @@ OLLAMA_RULES = (
         class_=TRANSIENT,
         code="overloaded",
         verdict=Verdict.FAILURE,
+    ),
+    Rule(
+        name="the context is too long",
+        why="the runner, the server and the cloud say it in words of their own",
+        says=("exceeds context length", "context length by", "prompt too long"),
+        statuses=SIZE_STATUSES,
+        class_=VALIDATION,
+        code="context_length_exceeded",
     ),
     Rule(
         name="no such model",

@@ -7,6 +7,7 @@ is not there and a prompt that is too long come under statuses that clients repe
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,10 +17,13 @@ from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.rule import BUDGET_WORDS, FIVE, TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
     COMMON,
+    KIND_WORDS,
     PERMANENT,
     TRANSIENT,
     VALIDATION,
 )
+from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import is_prose, normal, status_like
 from sidecar.envelope.model import Envelope, ErrorClass, Verdict
 
 REQUEST_TOO_LARGE = Rule(
@@ -56,13 +60,57 @@ CONTEXT_TEXT = Rule(
         "context size",
         "prompt is too long",
         "input is too long",
+        "reduce the length of the messages",
     ),
     statuses=SIZE_STATUSES,
     class_=VALIDATION,
     code="context_length_exceeded",
 )
 
-OPENAI_RULES = (REQUEST_TOO_LARGE, *OAUTH, *COMMON, CONFLICT, CONTEXT_TEXT)
+# A sentence that says of the model itself that it is not there; a tool or a file that a model asks
+# for stands elsewhere in it.
+_NO_MODEL = re.compile(
+    r"\bmodels?\b(?:(?!\.\s).){0,160}?\b(?:not exist|not found|cannot be found|could not be found)"
+    r"|\b(?:unknown|no such) model\b|\binvalid model(?: name| id| identifier|:| ')"
+    r"|\bunable to access (?:non-serverless )?model\b|\bno models loaded\b|\bnot a valid model\b"
+)
+# The same with nothing but a name in between: under a server's status little else is sure.
+_THIS_MODEL = re.compile(
+    r"\bmodel [`'\"]?[\w./:@-]+[`'\"]? (?:does not exist|was not found|is not found|not found)"
+)
+
+
+def says_no_model(evidence: Evidence) -> bool:
+    """Whether the sentence says that the model is not there."""
+    return _NO_MODEL.search(evidence.text[:4096]) is not None
+
+
+def says_no_such_model(evidence: Evidence) -> bool:
+    """Whether the sentence says of one model by name that it is not there."""
+    return _THIS_MODEL.search(evidence.text[:4096]) is not None
+
+
+def names_a_kind_only(evidence: Evidence) -> bool:
+    """Whether the code is missing, prose, the status or the mere kind: a sentence may say more."""
+    code = evidence.code
+    return (
+        code is None
+        or is_prose(code)
+        or status_like(code) is not None
+        or normal(code) in KIND_WORDS
+    )
+
+
+NO_MODEL = Rule(
+    name="no such model",
+    why="the code says that something is not there, the sentence that it is the model",
+    codes=words("not_found_error not_found notfounderror resource_not_found"),
+    when=says_no_model,
+    class_=PERMANENT,
+    code="model_not_found",
+)
+
+OPENAI_RULES = (REQUEST_TOO_LARGE, *OAUTH, NO_MODEL, *COMMON, CONFLICT, CONTEXT_TEXT)
 
 _TYPES = {
     ErrorClass.VALIDATION: "invalid_request_error",
@@ -96,6 +144,7 @@ class OpenAI(Dialect):
     rules: ClassVar[tuple[Rule, ...]] = OPENAI_RULES
     word_places: ClassVar[tuple[str, ...]] = ("innererror.code", "inner_error.code", "error_type")
     hints_in_prose: ClassVar[bool] = True
+    sells_requests: ClassVar[bool] = True
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.TRANSIENT
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sidecar.envelope.dialects.compatible import MODEL_TEXT
 from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
-from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
+from sidecar.envelope.dialects.rule import FIVE, TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
     AUTHENTICATION,
     PERMANENT,
@@ -40,22 +41,22 @@ def _says_nothing_of_itself(evidence: Evidence) -> bool:
 
 OPENROUTER_RULES = (
     Rule(
-        name="running requests hold the budget",
-        why="402, but it clears when they finish: a throttle",
-        codes=words("in_flight_budget_exhausted"),
-        class_=RATE_LIMIT,
-    ),
-    Rule(
         name="the request is too expensive",
-        why="this one request exceeds what is left",
-        codes=words("weight_exceeds_budget"),
+        why="this one request exceeds what is left, or a cap on its tokens that credit sets",
+        codes=words("weight_exceeds_budget token_limit_exceeded"),
         class_=PERMANENT,
         code="request_over_budget",
     ),
     Rule(
+        name="running requests hold the budget",
+        why="402, but it clears when they finish: a throttle",
+        codes=words("in_flight_budget_exhausted openrouter_in_flight_budget"),
+        class_=RATE_LIMIT,
+    ),
+    Rule(
         name="the request is too expensive",
-        why="402 without a source: the sentence offers fewer tokens",
-        says=("can only afford", "fewer max_tokens"),
+        why="402 without a source: the sentence counts tokens against what is left",
+        says=("can only afford", "fewer max_tokens", "tokens limit exceeded"),
         statuses=statuses(402),
         class_=PERMANENT,
         code="request_over_budget",
@@ -67,6 +68,14 @@ OPENROUTER_RULES = (
             "openrouter_key_limit openrouter_workspace_budget openrouter_guardrail_budget"
             " openrouter_member_budget openrouter_organization_budget openrouter_budget"
         ),
+        class_=PERMANENT,
+        code="spend_limit_reached",
+    ),
+    Rule(
+        name="a limit somebody set",
+        why="without a limit source only the text tells the key's own cap",
+        says=("key limit exceeded",),
+        statuses=statuses(402, 403),
         class_=PERMANENT,
         code="spend_limit_reached",
     ),
@@ -97,7 +106,9 @@ OPENROUTER_RULES = (
     Rule(
         name="the content was blocked",
         why="a guardrail or a moderation refused it",
-        codes=words("moderation content_moderation guardrail guardrail_blocked content_policy"),
+        codes=words(
+            "moderation content_moderation guardrail guardrail_blocked content_policy refusal"
+        ),
         class_=VALIDATION,
         code="content_filtered",
     ),
@@ -127,16 +138,27 @@ OPENROUTER_RULES = (
     Rule(
         name="the upstream refused the credential",
         why="the error type is right where the native code says server_error",
-        codes=words("authentication permission"),
-        statuses=TWO,
+        codes=words("authentication permission permission_denied"),
+        statuses=TWO | FIVE,
         class_=AUTHENTICATION,
     ),
     Rule(
         name="the request is at fault",
         why="an error type inside a 200",
-        codes=words("invalid_request validation bad_request"),
-        statuses=TWO,
+        codes=words(
+            "invalid_request validation bad_request invalid_prompt unprocessable string_too_long"
+            " max_tokens_exceeded invalid_image image_too_large image_too_small"
+            " unsupported_image_format image_not_found image_download_failed"
+        ),
+        statuses=TWO | FIVE,
         class_=VALIDATION,
+    ),
+    Rule(
+        name="no repetition mends it",
+        why="an error type inside a 200 where the native code says server_error",
+        codes=words("not_found precondition_failed payload_too_large"),
+        statuses=TWO | FIVE,
+        class_=PERMANENT,
     ),
 )
 
@@ -154,6 +176,6 @@ class OpenRouter(OpenAI):
     """OpenRouter's API, in each of its skins."""
 
     name = "openrouter"
-    rules: ClassVar[tuple[Rule, ...]] = (*OPENROUTER_RULES, *OPENAI_RULES, FILTERED)
+    rules: ClassVar[tuple[Rule, ...]] = (*OPENROUTER_RULES, *OPENAI_RULES, MODEL_TEXT, FILTERED)
     code_places: ClassVar[tuple[str, ...]] = ("metadata.error_type", "error_type", "code", "type")
     word_places: ClassVar[tuple[str, ...]] = ("metadata.reason", "metadata.limit_source")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
 from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
 from sidecar.envelope.dialects.rule import Rule, statuses, words
 from sidecar.envelope.dialects.words import PERMANENT, RATE_LIMIT, VALIDATION
+
+# A sum of tokens or an input that is counted; the name of a parameter alone says nothing of size.
+_SIZE = re.compile(
+    r"context length|input token count|tokens`?\s*\+\s*`?max_(?:new_)?tokens"
+    r"|inputs`? must have less than"
+)
 
 TOGETHER_RULES = (
     Rule(
@@ -28,8 +35,8 @@ TOGETHER_RULES = (
     Rule(
         name="the context is too long",
         why="403 is documented for it, and only the text tells",
-        says=("context length", "max_new_tokens", "input token count"),
         statuses=SIZE_STATUSES | statuses(403),
+        when=lambda evidence: _SIZE.search(evidence.text) is not None,
         class_=VALIDATION,
         code="context_length_exceeded",
     ),

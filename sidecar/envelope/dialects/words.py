@@ -47,6 +47,7 @@ BUDGETS = (
             " spending_limit_exceeded spending_limit_reached billing_hard_limit_reached"
             " budget_exceeded budget_limit_exceeded enforced_spend_limit_reached"
             " contract_spend_limit_reached workspace_spend_limit_reached"
+            " linked_organization_spend_limit_reached"
         ),
         class_=PERMANENT,
         code="spend_limit_reached",
@@ -75,17 +76,16 @@ BUDGETS = (
         codes=words(
             "insufficient_quota quota_exhausted billing_not_active billing_error"
             " payment_required payment_required_error exceeded_current_quota_error"
-            " linked_organization_spend_limit_reached"
             " linked_organization_billing_unavailable"
         ),
         class_=PERMANENT,
         code="quota_exhausted",
     ),
     Rule(
-        name="402 with a quota word",
-        why="on 402 a quota is money, not a rate",
-        codes=words("quota_exceeded"),
-        statuses=statuses(402),
+        name="402 or 403 with a quota word",
+        why="there a quota is money or an allowance, neither a rate nor a permission",
+        codes=words("quota_exceeded quotaexceeded"),
+        statuses=statuses(402, 403),
         class_=PERMANENT,
         code="quota_exhausted",
     ),
@@ -133,6 +133,22 @@ CONTENT = (
     ),
 )
 
+#: What names a credential or an account that no refresh mends; a sentence says nothing better.
+REFUSED_CREDENTIALS = words(
+    "invalid_api_key incorrect_api_key invalid_key api_key_invalid"
+    " invalid_authentication invalid_authentication_error expired_key"
+    " expired_api_key api_key_expired token_not_found_in_db"
+    " key_model_access_denied account_deactivated account_suspended"
+    " account_disabled organization_restricted organization_disabled"
+    " organization_deactivated organization_on_hold cmek_key_disabled"
+    " access_terminated deactivated_workspace invalid_organization"
+    " mismatched_organization mismatched_project usage_not_included"
+    " unsupported_country_region_territory ip_not_authorized insufficient_scope"
+    " insufficient_permissions missing_scope api_key_scope_missing"
+    " claude_code_key_creator_not_member no_api_key_provided missing_api_key"
+    " invalid_apikey"
+)
+
 CREDENTIALS = (
     Rule(
         name="the token has expired",
@@ -160,20 +176,7 @@ CREDENTIALS = (
     Rule(
         name="the credential is refused",
         why="the source names the credential or the account, whatever the status says",
-        codes=words(
-            "invalid_api_key incorrect_api_key invalid_key api_key_invalid"
-            " invalid_authentication invalid_authentication_error expired_key"
-            " expired_api_key api_key_expired token_not_found_in_db"
-            " key_model_access_denied account_deactivated account_suspended"
-            " account_disabled organization_restricted organization_disabled"
-            " organization_deactivated organization_on_hold cmek_key_disabled"
-            " access_terminated deactivated_workspace invalid_organization"
-            " mismatched_organization mismatched_project usage_not_included"
-            " unsupported_country_region_territory ip_not_authorized insufficient_scope"
-            " insufficient_permissions missing_scope api_key_scope_missing"
-            " claude_code_key_creator_not_member no_api_key_provided missing_api_key"
-            " invalid_apikey"
-        ),
+        codes=REFUSED_CREDENTIALS,
         class_=AUTHENTICATION,
     ),
     Rule(
@@ -272,6 +275,14 @@ _REQUEST_WORDS = words(
     " image_file_too_large unsupported_image_media_type empty_image_file"
     " failed_to_download_image image_file_not_found json_validate_failed"
     " request_body_encoding_invalid"
+)
+
+#: Words for the mere kind of an error, beside which a sentence may still say more.
+KIND_WORDS = _SERVER_WORDS | words(
+    "invalid_request_error invalid_request badrequesterror bad_request validation_error"
+    " validationerror valueerror invalid_argument bad_request_error unprocessable_entity"
+    " unprocessableentityerror not_found_error not_found notfounderror resource_not_found"
+    " object error"
 )
 
 KINDS = (

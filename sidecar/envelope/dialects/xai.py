@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sidecar.envelope.dialects.compatible import MODEL_TEXT
-from sidecar.envelope.dialects.openai import OPENAI_RULES, OpenAI
+from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
 from sidecar.envelope.dialects.rule import Rule, statuses, words
-from sidecar.envelope.dialects.words import AUTHENTICATION, PERMANENT
+from sidecar.envelope.dialects.words import AUTHENTICATION, PERMANENT, VALIDATION
 
 _MONEY_STATUSES = statuses(402, 403, 429)
 
@@ -37,6 +37,33 @@ XAI_RULES = (
         statuses=_MONEY_STATUSES,
         class_=PERMANENT,
         code="quota_exhausted",
+    ),
+    Rule(
+        name="the content was blocked",
+        why="under the sentence of a missing permission",
+        says=("content violates usage guidelines", "failed check: safety_check"),
+        statuses=statuses(400, 403),
+        class_=VALIDATION,
+        code="content_filtered",
+    ),
+    Rule(
+        name="the context is too long",
+        why="under the sentence of an invalid argument",
+        says=("maximum prompt length",),
+        statuses=SIZE_STATUSES,
+        class_=VALIDATION,
+        code="context_length_exceeded",
+    ),
+    Rule(
+        name="no such model",
+        why="404 for one that was retired",
+        says=("model",),
+        statuses=statuses(404),
+        when=lambda evidence: any(
+            word in evidence.text for word in ("deprecated", "no longer", "retired")
+        ),
+        class_=PERMANENT,
+        code="model_not_found",
     ),
     Rule(
         name="a bad key under 400",
