@@ -7,6 +7,7 @@ an answer that two readers could understand differently: those are looked for be
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import NamedTuple
 
 from aiohttp import StreamReader
@@ -19,11 +20,70 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Verdict
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
+from sidecar.proxy.headers import first
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
+
+_LINE_BREAK = re.compile(rb"\n(?:[ \t]|\r?\n)")
+"""The end of a head, or the beginning of a folded line, whichever comes first."""
+
+STALE_WITHIN = 1.0
+"""Seconds after the request within which a reused connection that ends was dead before it."""
+
+
+class HeadGuard:
+    """Looks at the bytes of an answer's head before the parser forgives them.
+
+    Two things are not left to the parser: a folded header line, about which two readers may
+    disagree, and where an answer without a body ends. Interim heads are passed over.
+
+    Attributes:
+        open: the head of the final answer has not ended yet.
+        size: bytes of all heads so far.
+    """
+
+    __slots__ = ("_carry", "_first", "bodiless", "open", "size")
+
+    def __init__(self, *, bodiless: bool) -> None:
+        self._first = b""
+        self._carry = b""
+        self.bodiless = bodiless
+        self.open = True
+        self.size = 0
+
+    def look(self, data: bytes) -> int | None:
+        """Takes the next bytes of the answer.
+
+        Returns:
+            How many of them belong to the answer; None if a line is folded.
+        """
+        at = 0
+        while True:
+            if len(self._first) < 12:
+                self._first += data[at : at + 12 - len(self._first)]
+            carried = len(self._carry)
+            text = self._carry + data[at:] if carried or at else data
+            match = _LINE_BREAK.search(text)
+            if match is None:
+                self._carry = text[-2:]
+                self.size += len(data) - at
+                return len(data)
+            if match[0][-1:] != b"\n":
+                return None
+            used = match.end() - carried
+            at += used
+            self.size += used
+            self._carry = b""
+            if self._first[9:10] != b"1" or self._first[9:12] == b"101":
+                self.open = False
+                self.bodiless = self.bodiless or self._first[9:12] in (b"204", b"304")
+                return at if self.bodiless else len(data)
+            self._first = b""
+            if at == len(data):
+                return at
 
 
 class UpstreamProtocol(ResponseHandler):
-    """A connection to the upstream that knows how often it was used and refuses a folded head.
+    """A connection to the upstream that knows what it was asked, and distrusts what it was not.
 
     Attributes:
         calls: exchanges begun on this connection.
@@ -34,15 +94,21 @@ class UpstreamProtocol(ResponseHandler):
         super().__init__(loop)
         self.calls = 0
         self.received = 0
-        self._head: bytes | None = None
+        self._head = HeadGuard(bodiless=False)
+        self._last = b""
+        self._busy = False
+        self._excess = False
         self._resumed: asyncio.Future[None] | None = None
 
     def begin(self, *, head_only: bool) -> None:
         """Prepares for the answer to one request."""
         self.calls += 1
         self.received = 0
-        self._head = b""
+        self._head = HeadGuard(bodiless=head_only)
+        self._last = b""
+        self._busy = True
         if self.calls > 1 and not head_only and not self._skip_payload:
+            # The last answer ended exactly where its bytes did: the parser is where it began.
             return
         self.set_response_params(
             skip_payload=head_only,
@@ -55,34 +121,54 @@ class UpstreamProtocol(ResponseHandler):
             max_headers=MAX_HEADERS,
         )
 
+    def finish(self, message: RawResponseMessage) -> bool:
+        """Ends the exchange whose answer was read whole.
+
+        Returns:
+            True if the answer ended exactly with the last byte that came, so that nothing of what
+            follows can be taken for the answer to the next request.
+        """
+        self._busy = False
+        if self._excess or self.should_close:
+            return False
+        if self._head.bodiless:
+            return self.received == self._head.size
+        if message.chunked:
+            return self._last.endswith(b"\n\r\n") or self._last.endswith(b"\n\n")
+        length = first(message.raw_headers, b"content-length")
+        return length is not None and self.received == self._head.size + int(length)
+
     def data_received(self, data: bytes) -> None:
-        """Counts, and looks at the bytes of the head before the parser forgives them."""
-        if data:
-            self.received += len(data)
-            if self._head is not None and not self._well_formed(data):
-                self.set_exception(HttpProcessingError(code=502, message="folded header"))
+        """Counts, and keeps from the parser what is no part of the answer that was asked for."""
+        # Before the first exchange the connector speaks here, to an egress proxy.
+        if data and self.calls:
+            if not self._busy:
+                # Nobody asked: whatever it is, it must not become somebody's answer.
+                self._excess = True
+                self._should_close = True
                 if self.transport is not None:
-                    self.transport.close()
+                    self.transport.abort()
                 return
+            if self._head.open:
+                own = self._head.look(data)
+                if own is None:
+                    self._refuse()
+                    return
+                if own < len(data):
+                    self._excess = True
+                    data = data[:own]
+            elif self._head.bodiless:
+                self._excess = True
+                return
+            self.received += len(data)
+            self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
         super().data_received(data)
 
-    def _well_formed(self, data: bytes) -> bool:
-        """False if a header line of the head is folded: two readers may disagree about it."""
-        head = (self._head or b"") + data if self._head else data
-        while True:
-            end = head.find(b"\r\n\r\n")
-            if end < 0:
-                self._head = head[-(MAX_LINE * 2) :]
-                return b"\n " not in head and b"\n\t" not in head
-            if b"\n " in head[:end] or b"\n\t" in head[:end]:
-                return False
-            if head[9:10] != b"1":
-                self._head = None
-                return True
-            head = head[end + 4 :]
-            if not head:
-                self._head = b""
-                return True
+    def _refuse(self) -> None:
+        self.received += 1
+        self.set_exception(HttpProcessingError(code=502, message="folded header"))
+        if self.transport is not None:
+            self.transport.close()
 
     def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002
         """Every read of a body asks for this: without a pause there is nothing to resume."""
@@ -128,14 +214,25 @@ class Exchange:
     It is always ended by `release` (the answer was read whole) or `close`.
     """
 
-    __slots__ = ("_connection", "_payload", "_protocol", "reused")
+    __slots__ = (
+        "_connection",
+        "_loop",
+        "_message",
+        "_payload",
+        "_protocol",
+        "_written_at",
+        "reused",
+    )
 
     def __init__(self, connection: Connection, *, head_only: bool) -> None:
         protocol = connection.protocol
         assert isinstance(protocol, UpstreamProtocol)
         self._connection = connection
         self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._message: RawResponseMessage | None = None
         self._payload: StreamReader | None = None
+        self._written_at: float | None = None
         self.reused = protocol.calls > 0
         protocol.begin(head_only=head_only)
 
@@ -153,6 +250,8 @@ class Exchange:
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError
+        if self._written_at is None:
+            self._written_at = self._loop.time()
         transport.write(data)
 
     async def drained(self) -> None:
@@ -172,13 +271,16 @@ class Exchange:
                 raise
             except Exception as error:
                 raise self.failure(error) from error
-            if message.code >= 200 or message.code == 101:
+            if message.code >= 200:
                 break
             if message.code < 100:
                 raise _unreadable("its status is below 100")
+            if message.code == 101:
+                raise _unreadable("it changes the protocol, which was not asked for")
         reason = _framing_fault(message)
         if reason:
             raise _unreadable(reason)
+        self._message = message
         self._payload = payload
         return Answer(message, payload)
 
@@ -216,7 +318,7 @@ class Exchange:
         """What an exception while reading or writing means."""
         if isinstance(error, HttpProcessingError):
             return _unreadable("it is not HTTP that can be read")
-        if self.reused and not self.heard:
+        if self.reused and not self.heard and self._is_early():
             return UpstreamFailed(
                 "upstream_error",
                 "connection_closed",
@@ -234,6 +336,10 @@ class Exchange:
             sent=True,
         )
 
+    def _is_early(self) -> bool:
+        written = self._written_at
+        return written is None or self._loop.time() - written < STALE_WITHIN
+
     @property
     def paused(self) -> bool:
         """Does the upstream read more slowly than the caller sends?"""
@@ -248,7 +354,8 @@ class Exchange:
         """
         if self._connection.protocol is None:
             return
-        if reusable and self.complete and not self._protocol.should_close:
+        message = self._message
+        if reusable and message is not None and self.complete and self._protocol.finish(message):
             self._connection.release()
         else:
             self.close()

@@ -39,6 +39,9 @@ REPLACED_BODY = frozenset(
 """What described the upstream's body, where the envelope takes its place."""
 
 
+_LENGTH = frozenset({b"content-length"})
+
+
 class BoundedCopy:
     """The beginning of a body, for the classification.
 
@@ -227,7 +230,9 @@ class Judge:
         envelope = classified.envelope if classified is not None else None
         keep_own = self._runtime.keeps_own
         if envelope is None or self.off or classified is None:
-            lines = headers.response_lines(message.raw_headers, (), keep_own=keep_own)
+            # A 204 has no body whose length could be told (RFC 9110, 8.6).
+            dropped = _LENGTH if message.code == 204 else frozenset()
+            lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
             lines.append(
                 headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
             )
