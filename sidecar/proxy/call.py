@@ -153,7 +153,7 @@ class Call:
         if self._unreadable is not None:
             raise self._unreadable
         incoming, plane = self.incoming, self.plane
-        named = incoming.authority()
+        named = incoming.absolute_form()
         own = None if named is None else plane.is_own(named, self.connection)
         found = incoming.check(plane.config, is_own=own)
         runtime = self._enter(found)
@@ -189,7 +189,8 @@ class Call:
         return runtime
 
     def _admit(self, runtime: Runtime) -> None:
-        subject = self._model if self._model is not None else target.route(self.path)
+        named = self._model
+        subject = target.route(self.path) if named is None else target.model(named)
         admitted = self.plane.registry.admit(runtime.name, subject, machine.monotonic())
         self.key = admitted.key
         if isinstance(admitted, Refusal):

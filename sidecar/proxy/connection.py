@@ -32,6 +32,10 @@ LINGER = 10.0
 """Seconds for which the rest of an upload is read and thrown away after an early answer."""
 
 
+REFUSED_LINGER = 1.0
+"""Seconds at most for which a connection whose bytes cannot be read is kept for its answer."""
+
+
 class Handler(Protocol):
     """What a connection needs of the data plane."""
 
@@ -74,6 +78,7 @@ class Connection(BaseProtocol):
     __slots__ = (
         "_closing",
         "_current",
+        "_deaf",
         "_handler",
         "_idle_timer",
         "_last_heard",
@@ -115,6 +120,7 @@ class Connection(BaseProtocol):
         self._last_heard = 0.0
         self._tail = b""
         self._closing = False
+        self._deaf = False
         self.busy = False
         self.clock = Clock(loop)
         self.finish_after_answer = False
@@ -134,7 +140,7 @@ class Connection(BaseProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The caller is gone: whatever runs for it is cancelled."""
-        self._closing = True
+        self._closing = self._deaf = True
         if self._resumed is not None and not self._resumed.done():
             self._resumed.set_result(None)
         super().connection_lost(exc)
@@ -151,7 +157,7 @@ class Connection(BaseProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parses; a request that cannot be read ends the connection with an answer."""
-        if self._closing or self._parser is None:
+        if self._deaf or self._parser is None:
             return
         if data:
             self._last_heard = self._loop.time()
@@ -176,7 +182,7 @@ class Connection(BaseProtocol):
     def _unreadable(self, error: HttpProcessingError) -> None:
         # The parser's own words quote the request; they are neither sent nor logged.
         del error
-        self._closing = True
+        self._deaf = True
         current = self._current
         if current is not None and not current.is_eof():
             current.set_exception(PayloadBroken("the body's framing is broken"))
@@ -212,12 +218,16 @@ class Connection(BaseProtocol):
         try:
             while True:
                 if not self._messages:
-                    if self._closing:
+                    if self._closing or self._deaf:
                         return
                     await self._next()
                 item = self._messages.popleft()
                 if isinstance(item, Refused):
                     await self._handler.refuse(self, item)
+                    await self._linger()
+                    return
+                if self._closing:
+                    # Told to stop: what waits in line is answered by whoever asks again.
                     return
                 self._consumed()
                 message, payload = item
@@ -299,6 +309,14 @@ class Connection(BaseProtocol):
         except (TimeoutError, PayloadBroken, RuntimeError):
             return False
         return True
+
+    async def _linger(self) -> None:
+        """Lets a caller that still writes read its answer before the connection is reset."""
+        transport = self.transport
+        if transport is None or not transport.can_write_eof():
+            return
+        transport.write_eof()
+        await asyncio.sleep(REFUSED_LINGER)
 
     def stop(self) -> None:
         """Closes an idle connection, and a busy one after its answer."""

@@ -123,13 +123,13 @@ class Incoming:
             Refused: with the contract's decision.
         """
         self._check_framing()
-        if not self._connection.trusted and self.method != "CONNECT":
+        if not self._connection.trusted and self.method not in target.NOT_ALLOWED:
             self._check_caller(config, absolute=is_own is not None)
         return target.parse(self.method, self._message.path, own=is_own)
 
-    def authority(self) -> str | None:
-        """The authority of an absolute-form target."""
-        return target.authority(self._message.path)
+    def absolute_form(self) -> target.AbsoluteForm | None:
+        """The scheme and authority of a target in absolute form."""
+        return target.absolute_form(self._message.path)
 
     def _check_framing(self) -> None:
         if self._message.version[0] != 1:
@@ -172,7 +172,9 @@ class Incoming:
         self._check_length()
         expect = self.named.get(b"expect")
         self._expects = (
-            not self.whole and expect is not None and expect.strip().lower() == b"100-continue"
+            expect is not None
+            and not (self.whole or self.http10)
+            and expect.strip().lower() == b"100-continue"
         )
 
     def _check_length(self) -> None:

@@ -23,12 +23,15 @@ from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
 from sidecar.config.resolved import Config
 from sidecar.envelope import dialects
+from sidecar.proxy import target
 from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.runtime import Runtime, breaker_settings
 from sidecar.telemetry.observer import Observer
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 BACKLOG = 4096
 """Connections the kernel queues for us; a thousand agents may connect at the same instant."""
@@ -131,20 +134,22 @@ class DataPlane:
 
     # -- what calls ask for -----------------------------------------------------------------
 
-    def is_own(self, authority: str, connection: Connection) -> bool:
-        """Does the authority of an absolute-form target name this daemon?"""
-        named = parse_authority(authority)
-        if named is None:
-            return False
+    def is_own(self, form: target.AbsoluteForm, connection: Connection) -> bool:
+        """Does an absolute-form target name this daemon?"""
+        named = parse_authority(form.authority)
         transport = connection.transport
+        encrypted = transport is not None and transport.get_extra_info("sslcontext") is not None
+        default = _DEFAULT_PORTS.get(form.scheme)
+        if named is None or default is None or (form.scheme == "https" and not encrypted):
+            return False
         local = transport.get_extra_info("sockname") if transport is not None else None
         if not isinstance(local, tuple):
             return is_loopback(named.host)
-        if (named.port or 80) != local[1]:
+        if (named.port or default) != local[1]:
             return False
         if is_loopback(named.host) or named.host == local[0]:
             return True
-        return not named.literal and host_allowed(authority, self.config.allowed_hosts)
+        return not named.literal and host_allowed(form.authority, self.config.allowed_hosts)
 
     def known(self) -> str:
         """What is said to a call for a provider that is not there; quotes nothing of it."""

@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from sidecar.proxy.failures import Refused
 
 _DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\d+|.*\d.{7,}|.{7,}\d.*|.{33,}|.*[%@:=,].*")
 _VERSION = re.compile(r"v\d+(?:\.\d+)*(?:(?:alpha|beta)\d*)?", re.IGNORECASE)
+
+
+NOT_ALLOWED: Final = {
+    "CONNECT": "CONNECT is not forwarded: this is no open proxy",
+    "TRACE": "TRACE is not forwarded: its answer would show the headers that are set here",
+}
+"""Methods that no provider gets, and why."""
+
+
+class AbsoluteForm(NamedTuple):
+    """What an absolute-form target says before its path.
+
+    Attributes:
+        scheme: in lower case.
+        authority: what follows it up to the path, as it came.
+    """
+
+    scheme: str
+    authority: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +67,8 @@ def parse(method: str, raw: str, *, own: bool | None) -> Target:
     Raises:
         Refused: `not_allowed`, `forbidden_host`, `bad_request` or `unknown_provider`.
     """
-    if method == "CONNECT":
-        raise Refused("not_allowed", "CONNECT is not forwarded: this is no open proxy")
+    if method in NOT_ALLOWED:
+        raise Refused("not_allowed", NOT_ALLOWED[method])
     if raw == "*":
         raise Refused("unknown_provider", "the target * names no provider")
     if own is False:
@@ -70,14 +90,14 @@ def origin_form(raw: str) -> str:
     return rest if rest.startswith("/") else "/" + rest
 
 
-def authority(raw: str) -> str | None:
-    """The authority of an absolute-form target, None in any other form."""
+def absolute_form(raw: str) -> AbsoluteForm | None:
+    """The scheme and authority of a target in absolute form, None in any other."""
     if raw.startswith("/") or "://" not in raw:
         return None
-    after = raw.partition("://")[2]
+    scheme, _, after = raw.partition("://")
     for mark in "/?#":
         after = after.partition(mark)[0]
-    return after
+    return AbsoluteForm(scheme.lower(), after)
 
 
 def climbs(path: str) -> bool:
@@ -91,6 +111,14 @@ def climbs(path: str) -> bool:
         if depth < 0:
             return True
     return False
+
+
+def model(name: str) -> str:
+    """The breaker's subject of a model: its name, kept apart from routes.
+
+    A `~` at its beginning becomes `%7E`, and so a `%` there `%25`, or two names would meet.
+    """
+    return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith(("~", "%")) else name
 
 
 def route(path: str) -> str:

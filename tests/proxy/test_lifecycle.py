@@ -245,3 +245,47 @@ async def test_what_outlasts_the_drain_is_cut_honestly(start, upstream) -> None:
     assert (found.status, found.envelope["code"]) == (503, "draining")
     assert running.calls[-1].ending == "shutdown"
     caller.close()
+
+
+async def test_an_upload_under_way_ends_by_itself_in_the_drain(start, upstream) -> None:
+    running = await start({"up": upstream.url}, drain={"timeout": "10s"})
+    caller = await Caller.connect(running.port)
+    await caller.send(
+        request("/up/x", "POST", None, ("Content-Length", "10"), ("Content-Type", "image/x")),
+        b"12345",
+    )
+    while not upstream.hits:
+        await asyncio.sleep(0.01)
+    task = asyncio.create_task(running.daemon.run())
+    running.daemon.stop()
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    await caller.send(b"67890")
+    found = await caller.answer()
+    assert (found.status, found.get("connection")) == (200, "close")
+    assert upstream.requests[0].body == b"1234567890"
+    await task
+
+
+async def test_http10_with_expect_is_not_told_to_go_on(start, upstream) -> None:
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(
+        b"POST /up/x HTTP/1.0\r\nHost: localhost\r\nContent-Length: 2\r\n"
+        b"Expect: 100-continue\r\n\r\n"
+    )
+    await asyncio.sleep(0.05)
+    await caller.send(b"{}")
+    line, _, _ = await caller.head()
+    assert line.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_caller_that_writes_on_still_reads_its_refusal(start, upstream) -> None:
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(b"GET /up/x HTTP/1.1\r\nHost: localhost\r\nX : a\r\n")
+    for _ in range(20):
+        await caller.send(b"x" * 10_000)
+        await asyncio.sleep(0.005)
+    found = await caller.answer()
+    assert (found.status, found.clean) == (400, True)

@@ -36,7 +36,14 @@ async def test_an_answer_nobody_asked_for_reaches_nobody(start, upstream) -> Non
 
 @pytest.mark.parametrize(
     "extra",
-    [EVIL, b"HTTP/1.1 401 Poisoned\r\nX-Prefix: ", b"\r\n", b"x", EVIL[:-1], b"HTTP/1.1 200 OK\r\n"],
+    [
+        EVIL,
+        b"HTTP/1.1 401 Poisoned\r\nX-Prefix: ",
+        b"\r\n",
+        b"x",
+        EVIL[:-1],
+        b"HTTP/1.1 200 OK\r\n",
+    ],
 )
 @pytest.mark.parametrize(
     "good",
@@ -126,7 +133,8 @@ async def test_kinds_of_answers_in_turn_on_one_connection(start, upstream) -> No
 async def test_lf_only_heads_and_pretty_json(start, upstream) -> None:
     body = b'{\n  "ok": true,\n\t"n": 1\n}\n'
     upstream.script = says(
-        b"HTTP/1.1 200 OK\nContent-Type: application/json\nContent-Length: %d\n\n" % len(body) + body
+        b"HTTP/1.1 200 OK\nContent-Type: application/json\nContent-Length: %d\n\n" % len(body)
+        + body
     )
     running = await start({"up": upstream.url})
     found = await call(running.port)
