@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -73,3 +77,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for test, why in _forbidden().items():
         terminalreporter.write_line(f"SKIPPED WITHOUT LEAVE {test}: {why}", red=True)
+
+
+HANGS = 60.0
+"""Seconds after which a test is taken to hang; no test asserts how fast anything is."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that waits for ever fails and says where."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            item.obj = _limited(item.obj)
+
+
+def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
+    if not inspect.iscoroutinefunction(test):
+        return test
+
+    @functools.wraps(test)
+    async def limited(*args: Any, **more: Any) -> None:
+        async with asyncio.timeout(HANGS):
+            await test(*args, **more)
+
+    return limited

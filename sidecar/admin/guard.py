@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sidecar.config.addresses import is_loopback
+from sidecar.config.addresses import is_loopback, written
 
 __all__ = [
     "Authority",
@@ -72,7 +72,7 @@ def _parse(text: str) -> Authority | None:
         if text.startswith("[") or len(rooted) > 253 or not _NAME.fullmatch(rooted):
             return None
         return Authority(rooted, port, literal=False)
-    return Authority(str(address), port, literal=True)
+    return Authority(written(address), port, literal=True)
 
 
 def parse_authority(text: str | None) -> Authority | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from sidecar.admin.answers import AdminError
 from sidecar.config.units import DURATION_HINT, parse_duration
+from sidecar.envelope.redact import redact_text
 
 LONGEST = 30 * 86400.0
 """Seconds: beyond a month nobody remembers, and a forced state without an end says so itself."""
@@ -69,7 +70,7 @@ def _reason(value: Any) -> str | None:
     if not isinstance(value, str):
         raise _bad("reason is a text")
     line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
-    return line[:_LONGEST_REASON] or None
+    return redact_text(line)[:_LONGEST_REASON] or None
 
 
 def _bad(message: str) -> AdminError:

@@ -26,7 +26,7 @@ from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
 from sidecar.admin.requests import check_caller, check_method, read_body, target_path
 from sidecar.admin.status import SnapshotSource, StatusSource, Times, breaker_entry, status
-from sidecar.breaker.model import Snapshot, Verb
+from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
 from sidecar.telemetry.observer import Controlled, Fault, Observer
@@ -66,7 +66,7 @@ class BreakerControl(SnapshotSource, Protocol):
     def control(
         self, key: str, verb: Verb, now: float, for_: float | None = None, reason: str | None = None
     ) -> Snapshot:
-        """Act on one breaker; KeyError if there is none of that key."""
+        """Act on one breaker; see `Registry.control` for what it raises."""
 
 
 class DaemonView(StatusSource, Protocol):
@@ -254,8 +254,10 @@ class AdminPlane:
             snapshot = self._daemon.registry.control(
                 key, Verb(word), now, orders.seconds, orders.reason
             )
-        except KeyError:
-            self._unknown_key(now)
+        except UnknownKeyError as error:
+            self._unknown_key(error.why, now)
+        except NoRoomError as error:
+            raise AdminError(409, "too_many_breakers", str(error)) from None
         except ValueError as error:
             raise AdminError(400, "bad_request", str(error)) from None
         wall = clock.wall()
@@ -266,7 +268,7 @@ class AdminPlane:
         )
         return json_answer(breaker_entry(snapshot, Times(now, wall)))
 
-    def _unknown_key(self, now: float) -> NoReturn:
+    def _unknown_key(self, why: str, now: float) -> NoReturn:
         daemon = self._daemon
         known = [
             snapshot.key
@@ -278,7 +280,7 @@ class AdminPlane:
         raise AdminError(
             404,
             "unknown_breaker",
-            f"no breaker of that key; there are {names}{more}",
+            f"{why}; there are {names}{more}",
             details={"known": known[:_KNOWN_KEYS]},
         ) from None
 

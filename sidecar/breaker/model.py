@@ -200,6 +200,22 @@ class LastError(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None
 
 
+class UnknownKeyError(KeyError):
+    """No breaker has this key, and none can be made for it.
+
+    Attributes:
+        why: what is wrong with the key, as one line for a person.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class NoRoomError(Exception):
+    """A provider has as many breakers as it may have, and all of them are needed."""
+
+
 class Override(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator set by hand.
 

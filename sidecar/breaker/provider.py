@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Final
 
 from sidecar.breaker.admission import Admission, Faults
 from sidecar.breaker.breaker import Breaker
 from sidecar.breaker.model import (
     Mode,
+    NoRoomError,
     ProviderSettings,
     Refusal,
     Scope,
     State,
     Transition,
+    UnknownKeyError,
     UpstreamVerdict,
 )
 
@@ -109,6 +112,29 @@ class Provider:
             return self._shared
         return self._subjects.get(subject[:SUBJECT_LENGTH])
 
+    def obtain(self, subject: str, now: float) -> Breaker:
+        """The breaker that bears a subject's key, made if no call has made it yet.
+
+        Raises:
+            UnknownKeyError: if all subjects have one breaker.
+            NoRoomError: if every place is taken; the shared one would hold other subjects too.
+        """
+        breaker = self.find(subject)
+        if breaker is not None:
+            return breaker
+        if self.settings.scope is Scope.PROVIDER:
+            raise UnknownKeyError(
+                f"{self.name} has one breaker for all its calls (scope: provider), and its key is"
+                f" {self.name}"
+            )
+        if subject != SHARED and not self._has_room():
+            raise NoRoomError(
+                f"{self.name} has {KEYS} breakers, and all are open, in use or held by hand"
+            )
+        breaker = self._make(subject, now)
+        breaker.last_used = -inf  # an order is no use of the model
+        return breaker
+
     def breakers(self) -> Iterator[Breaker]:
         """All of them, the provider's own first."""
         yield self.own
@@ -163,12 +189,14 @@ class Provider:
         if known is not None:
             self._subjects.move_to_end(subject)
             return known
-        if len(self._subjects) >= KEYS - 2 and not self._evict():
+        if not self._has_room():
             return self._share(now)
         breaker = self._subjects[subject] = self._new(f"{self.name}/{subject}", now)
         return breaker
 
-    def _evict(self) -> bool:
+    def _has_room(self) -> bool:
+        if len(self._subjects) < KEYS - 2:
+            return True
         for subject, breaker in self._subjects.items():
             if breaker.disposable:
                 del self._subjects[subject]

@@ -10,7 +10,6 @@ import random as random_numbers
 from collections.abc import Callable, Mapping
 
 from sidecar.breaker.admission import Admission, Faults
-from sidecar.breaker.breaker import Breaker
 from sidecar.breaker.model import (
     Mode,
     ProviderSettings,
@@ -19,6 +18,7 @@ from sidecar.breaker.model import (
     Snapshot,
     State,
     Transition,
+    UnknownKeyError,
     UpstreamVerdict,
     Verb,
 )
@@ -108,13 +108,22 @@ class Registry:
     ) -> Snapshot:
         """Do to the breaker of one key, and to no other, what an operator asks for.
 
-        `for_` is in seconds; without it a hold or a mode lasts until reset, and `close` holds
-        nothing. `reset` knows no `for_`.
+        A key of a known provider needs no call before: its breaker is made, and stays for as long
+        as it is held. `for_` is in seconds; without it a hold or a mode lasts until reset, and
+        `close` holds nothing.
 
         Raises:
-            KeyError: if no call has made that breaker yet.
+            UnknownKeyError: if there is no such provider, or it has no breakers for its subjects.
+            NoRoomError: if that provider cannot have another breaker now.
+            ValueError: for `reset` with a time, since it holds nothing.
         """
-        breaker = self._breaker(key)
+        if verb is Verb.RESET and for_ is not None:
+            raise ValueError("reset takes no time: it holds nothing, so there is nothing to end")
+        name, _, subject = key.partition("/")
+        provider = self._providers.get(name)
+        if provider is None:
+            raise UnknownKeyError("no provider of that key")
+        breaker = provider.obtain(subject, now)
         until = None if for_ is None else now + for_
         if verb is Verb.OPEN:
             breaker.force(State.OPEN, now, until, reason)
@@ -125,14 +134,6 @@ class Registry:
         else:
             breaker.set_mode(Mode(verb.value), now, until, reason)
         return breaker.snapshot(now)
-
-    def _breaker(self, key: str) -> Breaker:
-        name, _, subject = key.partition("/")
-        provider = self._providers.get(name)
-        breaker = None if provider is None else provider.find(subject or None)
-        if breaker is None:
-            raise KeyError(key)
-        return breaker
 
     def configure(self, providers: Mapping[str, ProviderSettings], now: float) -> Reconfigured:
         """Take another set of providers; state is kept where upstream and scope stayed the same.

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from sidecar import clock
-from sidecar.cli.errors import CommandError, Exit
+from sidecar.cli.errors import CommandError, Exit, printable
 from sidecar.cli.recorded import Recorded, RecordedError, read
+from sidecar.config.suggest import nearest
 from sidecar.envelope import dialects
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Classified
@@ -45,9 +46,9 @@ def execute(arguments: argparse.Namespace) -> int:
         name = "standard input" if arguments.file == "-" else arguments.file
         raise CommandError(f"{name}: {error}", Exit.USAGE) from None
     name = arguments.dialect or recorded.dialect or "auto"
-    if name not in dialects.NAMES and (arguments.dialect or name == "auto"):
-        raise CommandError(f"there is no dialect {name!r}: {_names()}", Exit.USAGE)
-    found = _classify(recorded, name if name in dialects.NAMES else "generic")
+    if name not in dialects.NAMES:
+        raise CommandError(_no_dialect(name), Exit.USAGE)
+    found = _classify(recorded, name)
     answer = {"envelope": found.envelope, "verdict": found.verdict, "rule": found.rule}
     text = msgspec.json.format(msgspec.json.encode(answer), indent=2)
     sys.stdout.write(text.decode() + "\n")
@@ -75,5 +76,8 @@ def _content(file: str) -> str:
         raise RecordedError("no UTF-8 text") from None
 
 
-def _names() -> str:
-    return "one of " + ", ".join(sorted(dialects.NAMES))
+def _no_dialect(name: str) -> str:
+    names = sorted(dialects.NAMES)
+    near = nearest(name, names)
+    hint = f"did you mean {near}? " if near else ""
+    return f"there is no dialect {printable(name[:80])!r}: {hint}It is one of {', '.join(names)}"

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="duration",
         type=_duration,
         metavar="TIME",
-        help="how long, such as 10m; else until changed again",
+        help="how long, such as 10m; else until changed again (not for reset, which holds nothing)",
     )
     parser.add_argument("--reason", metavar="TEXT", help="shown in `status` and in the log")
     parser.add_argument("--json", action="store_true", help="print the breaker's entry of /status")
@@ -34,6 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Sends the order; prints what the breaker is now."""
+    if arguments.command == "reset" and arguments.duration is not None:
+        raise CommandError("reset takes no --for: it holds nothing", Exit.USAGE)
     orders: dict[str, Any] = {}
     if arguments.duration is not None:
         orders["for"] = arguments.duration

@@ -65,6 +65,18 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def written(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """An address as the system itself writes it, whichever Python runs.
+
+    An IPv4 address inside IPv6 is `::ffff:127.0.0.1`; before Python 3.13 it was `::ffff:7f00:1`,
+    and two names of one address never met.
+    """
+    if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped is None:
+        return str(address)
+    zone = f"%{address.scope_id}" if address.scope_id else ""
+    return f"::ffff:{address.ipv4_mapped}{zone}"
+
+
 def is_loopback(host: str) -> bool:
     """True for `localhost`, names under it, and loopback IP literals (without brackets)."""
     name = host.lower().rstrip(".")
@@ -199,7 +211,7 @@ def _plain_host(text: str) -> str:
         try:
             address = ipaddress.IPv6Address(text[1:-1])
             if address.scope_id is None:
-                return address.compressed
+                return written(address)
             raise AddressError("an IPv6 address with a zone cannot be used")
         except ipaddress.AddressValueError:
             raise AddressError("there is no IPv6 address between the brackets") from None

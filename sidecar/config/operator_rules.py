@@ -21,6 +21,7 @@ _FAMILY = re.compile(r"[1-5]xx")
 _HEADER = re.compile(r"header\.([A-Za-z0-9!#$%&'*+.^_`|~-]+)")
 _BODY = re.compile(r"body\.([^.\[\]]+(?:\.[^.\[\]]+|\[[0-9]{1,6}\])*)")
 _TESTS = ("contains", "empty", "missing")
+_PLACES: Final = {"status": "status", "header": "header.NAME", "body": "body.PATH"}
 
 _NATURAL: Final = {
     ErrorClass.VALIDATION: (False, Verdict.ALIVE),
@@ -111,9 +112,19 @@ def _condition(reader: Reader, key: Scalar, node: Node, path: str) -> Any:
         return _compared(reader, node, path, "header", match[1].lower())
     if match := _BODY.fullmatch(key.text):
         return _compared(reader, node, path, "body", match[1])
-    near = nearest(key.text.partition(".")[0], ("status", "header", "body"))
-    hint = f'did you mean "{near}"?' if near else ""
-    return reader.problem(key.line, path, "a condition is status, header.NAME or body.PATH", hint)
+    message = "a condition is status, header.NAME or body.PATH"
+    return reader.problem(key.line, path, message, _place_hint(key.text))
+
+
+def _place_hint(text: str) -> str:
+    """What a condition's key was meant to be: the whole of it where only its place is misspelt."""
+    place, _, rest = text.partition(".")
+    near = nearest(place, _PLACES)
+    if near is None:
+        return ""
+    whole = f"{near}.{rest}"
+    fits = _HEADER.fullmatch(whole) or _BODY.fullmatch(whole)
+    return f'did you mean "{whole if fits else _PLACES[near]}"?'
 
 
 def _compared(reader: Reader, node: Node, path: str, place: Any, where: str) -> Any:

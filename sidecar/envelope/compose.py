@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from sidecar.envelope import retry_after, table
+from sidecar.envelope.credentials import PATTERNS_ONLY, Redactor, Secrets
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.evidence import Evidence, inner_errors
@@ -25,7 +26,6 @@ from sidecar.envelope.fields import (
 )
 from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
-from sidecar.envelope.redact import redact_headers, redact_text
 
 MESSAGE_LIMIT = 500
 CODE_LIMIT = 64
@@ -64,9 +64,22 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def classified(
-    evidence: Evidence, decision: Decision, dialect: Dialect, correlation_id: str
+    evidence: Evidence,
+    decision: Decision,
+    dialect: Dialect,
+    correlation_id: str,
+    secrets: Secrets = tuple,
 ) -> Classified:
-    """The answer of a classification out of evidence and decision."""
+    """The answer of a classification out of evidence and decision.
+
+    Args:
+        evidence: what the answer says.
+        decision: what that means.
+        dialect: of the provider.
+        correlation_id: goes into the envelope.
+        secrets: the credentials of the request, which the answer may echo; asked here only.
+    """
+    redactor = Redactor(secrets())
     class_ = decision.class_ or ErrorClass.PERMANENT
     retryable = decision.retryable
     if retryable is None:
@@ -76,22 +89,45 @@ def classified(
         class_, retryable, verdict = _obey(
             evidence, decision, class_, retryable=retryable, verdict=verdict
         )
-    code, raw_code = _codes(evidence, decision)
+    code, raw_code = _codes(evidence, decision, redactor)
     hint = wait_of(evidence, dialect, class_)
     wait = (hint[0] if hint else decision.wait) if retryable else None
     envelope = Envelope(
         class_=class_,
         source=Source.HTTP,
         code=code,
-        message=message_line(evidence),
+        message=message_line(evidence, redactor),
         retryable=retryable,
         retry_after=wait,
         correlation_id=correlation_id,
-        raw=_raw(evidence, dialect, code, raw_code, hint),
+        raw=_raw(evidence, dialect, code, raw_code, hint, redactor),
     )
     return Classified(
         envelope=envelope, verdict=verdict, rule=decision.rule, terminal=decision.terminal
     )
+
+
+def without_secrets(classified: Classified, secrets: Secrets) -> Classified:
+    """The same, an envelope that was composed elsewhere without the credentials of the request."""
+    envelope = classified.envelope
+    if envelope is None:
+        return classified
+    redactor = Redactor(secrets())
+    hidden = msgspec.structs.replace(
+        envelope,
+        code=clean_code(envelope.code, redactor),
+        message=one_line(envelope.message, redactor=redactor),
+        raw=_hidden(envelope.raw, redactor),
+    )
+    return msgspec.structs.replace(classified, envelope=hidden)
+
+
+def _hidden(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, dict):
+        return {name: _hidden(member, redactor) for name, member in value.items()}
+    return value
 
 
 def _obey(
@@ -113,11 +149,11 @@ def _obey(
     return class_, True, verdict
 
 
-def _codes(evidence: Evidence, decision: Decision) -> tuple[str, str | None]:
+def _codes(evidence: Evidence, decision: Decision, redactor: Redactor) -> tuple[str, str | None]:
     """The envelope's code, and the source's where the envelope's replaces it."""
     own = decision.raw_code or evidence.code
     if decision.code is not None:
-        code = clean_code(decision.code)
+        code = clean_code(decision.code, redactor)
         return code, own if own is not None and own != code else None
     source = evidence.code
     if decision.by_code and (source is None or is_prose(source) or status_like(source)):
@@ -125,22 +161,22 @@ def _codes(evidence: Evidence, decision: Decision) -> tuple[str, str | None]:
     code = ""
     if source is not None and not is_prose(source):
         named = evidence.problem or is_reference(source)
-        code = clean_code(last_segment(source) if named else source)
+        code = clean_code(last_segment(source) if named else source, redactor)
     code = code if code.strip("_.:/#-") else str(evidence.status)
     return code, source if source is not None and source != code else None
 
 
-def clean_code(code: str) -> str:
+def clean_code(code: str, redactor: Redactor = PATTERNS_ONLY) -> str:
     """A code in the letters of the contract, at most 64 of them."""
-    return _ILLEGAL_IN_CODE.sub("_", redact_text(code))[:CODE_LIMIT]
+    return _ILLEGAL_IN_CODE.sub("_", redactor.text(code))[:CODE_LIMIT]
 
 
-def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
+def one_line(text: str, limit: int = MESSAGE_LIMIT, redactor: Redactor = PATTERNS_ONLY) -> str:
     """A redacted line of at most `limit` characters; of a longer text head and tail are kept.
 
     What explains a failure stands at the end of a long report as often as at its beginning.
     """
-    text = _NOT_ONE_LINE.sub(" ", redact_text(text)).strip()
+    text = _NOT_ONE_LINE.sub(" ", redactor.text(text)).strip()
     if len(text) <= limit:
         return text
     head = limit * 3 // 5
@@ -148,7 +184,7 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     return text[:head].rstrip() + mark + text[len(text) - (limit - head - len(mark)) :].lstrip()
 
 
-def message_line(evidence: Evidence) -> str:
+def message_line(evidence: Evidence, redactor: Redactor = PATTERNS_ONLY) -> str:
     """What a person can act on: the source's words, unwrapped, with the value it blames."""
     text = evidence.message
     for inner in inner_errors(evidence):
@@ -163,10 +199,12 @@ def message_line(evidence: Evidence) -> str:
         if isinstance(raw, str) and raw.strip() and raw not in text:
             text = f"{text}: {raw}" if text else raw
     if len(text) > 20000:
+        # First, for a secret that is cut in two is found no more.
+        text = redactor.literally(text)
         text = text[:10000] + " … " + text[-10000:]
     if evidence.param and evidence.param not in text:
         text = f"{text} (at {evidence.param})" if text else f"at {evidence.param}"
-    return one_line(text) or table.phrase(evidence.status)
+    return one_line(text, redactor=redactor) or table.phrase(evidence.status)
 
 
 def wait_of(
@@ -189,24 +227,26 @@ def _raw(
     code: str,
     raw_code: str | None,
     hint: tuple[float, str] | None,
+    redactor: Redactor,
 ) -> dict[str, Any]:
     seen = evidence.seen
     body = seen.body[: RAW_BODY_LIMIT + 1024].decode("utf-8", "replace")
-    shown = redact_text(body)[:RAW_BODY_LIMIT]
+    whole = len(seen.body) <= RAW_BODY_LIMIT + 1024 and not seen.truncated
+    shown = (redactor.text(body) if whole else redactor.cut_text(body))[:RAW_BODY_LIMIT]
     raw: dict[str, Any] = {
         "status": seen.status,
-        "headers": redact_headers(seen.headers),
+        "headers": redactor.headers(seen.headers),
         "body": shown,
         "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
     }
     if raw_code is not None:
-        raw["code"] = redact_text(raw_code[:200])
+        raw["code"] = redactor.text(redactor.literally(raw_code)[:200])
     request_id = _request_id(evidence, dialect)
     if request_id is not None:
-        raw["upstream_request_id"] = request_id
+        raw["upstream_request_id"] = redactor.text(request_id)[:200]
     asked = seen.headers.get("retry-after") or (hint[1] if hint else None)
     if asked is not None:
-        raw["retry_after"] = asked
+        raw["retry_after"] = redactor.text(asked)
     if code in BUDGET_WORDS:
         resets_in = dialect.resets_in(evidence)
         if resets_in is not None:
@@ -218,10 +258,10 @@ def _request_id(evidence: Evidence, dialect: Dialect) -> str | None:
     for name in dialect.request_id_headers:
         value = evidence.headers.get(name)
         if value:
-            return value[:200]
+            return value
     for source in (evidence.body, evidence.error):
         for name in ("request_id", "requestId", "request-id"):
             value = source.get(name) if isinstance(source, dict) else None
             if isinstance(value, str) and value:
-                return value[:200]
+                return value
     return None

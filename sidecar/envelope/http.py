@@ -18,6 +18,7 @@ import msgspec
 from sidecar.envelope import compose, table
 from sidecar.envelope.answers import may_be_text, why_no_answer
 from sidecar.envelope.compose import Decision
+from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges import cloudflare_code
@@ -42,6 +43,7 @@ def classify(
     *,
     rules: Sequence[OperatorRule] = (),
     correlation_id: str = "",
+    secrets: Secrets = tuple,
 ) -> Classified:
     """Classify one whole HTTP answer.
 
@@ -50,6 +52,8 @@ def classify(
         dialect: how this provider words its errors.
         rules: the operator's own, before the dialect's.
         correlation_id: goes into the envelope.
+        secrets: tells the credentials of the request (`request_secrets`); asked only where an
+            envelope is composed, which then echoes none of them.
 
     Returns:
         The envelope (None for a good answer), the verdict and the rule that decided. Never raises:
@@ -58,42 +62,47 @@ def classify(
     try:
         brought = dialect.decided(seen, correlation_id)
         if brought is not None:
-            return brought
-        return _classify(seen, dialect.for_answer(seen), rules, correlation_id)
+            return compose.without_secrets(brought, secrets)
+        return _classify(seen, dialect.for_answer(seen), rules, correlation_id, secrets)
     except Exception as error:  # noqa: BLE001 - a fault in a dialect must not cost a call
-        return _fault(seen, error, correlation_id)
+        return _fault(seen, error, correlation_id, secrets)
 
 
-def _fault(seen: Seen, error: Exception, correlation_id: str) -> Classified:
+def _fault(seen: Seen, error: Exception, correlation_id: str, secrets: Secrets) -> Classified:
     rule = f"fault in classification: {type(error).__name__}"
     if seen.status < 400:
         return Classified(envelope=None, verdict=Verdict.NEUTRAL, rule=rule)
     bare = Evidence(status=seen.status, seen=seen, headers=seen.headers)
     decision = msgspec.structs.replace(by_status(bare), verdict=Verdict.NEUTRAL, rule=rule)
-    return compose.classified(bare, decision, Dialect(), correlation_id)
+    return compose.classified(bare, decision, Dialect(), correlation_id, secrets)
 
 
 def _classify(
-    seen: Seen, dialect: Dialect, rules: Sequence[OperatorRule], correlation_id: str
+    seen: Seen,
+    dialect: Dialect,
+    rules: Sequence[OperatorRule],
+    correlation_id: str,
+    secrets: Secrets,
 ) -> Classified:
     if not seen.complete and seen.status < 400:
-        return _cut(seen, dialect, correlation_id)
+        return _cut(seen, dialect, correlation_id, secrets)
     if rules:
-        decided = by_operator(seen, dialect, rules, correlation_id)
+        decided = by_operator(seen, dialect, rules, correlation_id, secrets)
         if decided is not None:
             return decided
     if seen.status < 400:
-        return _below_400(seen, dialect, correlation_id)
+        return _below_400(seen, dialect, correlation_id, secrets)
     evidence = _read_failed(seen, dialect)
-    return compose.classified(*decide(evidence, dialect), dialect, correlation_id)
+    return compose.classified(*decide(evidence, dialect), dialect, correlation_id, secrets)
 
 
-def _cut(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
+def _cut(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secrets) -> Classified:
     answer = dialect.is_model_route(seen.method, seen.path)
     return no_answer(
         seen,
         dialect,
         correlation_id,
+        secrets,
         code="invalid_upstream_response" if answer else "stream_truncated",
         message="the upstream's answer ended before its framing said so",
         rule="transport: the body was cut",
@@ -101,7 +110,14 @@ def _cut(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
 
 
 def no_answer(
-    seen: Seen, dialect: Dialect, correlation_id: str, *, code: str, message: str, rule: str
+    seen: Seen,
+    dialect: Dialect,
+    correlation_id: str,
+    secrets: Secrets,
+    *,
+    code: str,
+    message: str,
+    rule: str,
 ) -> Classified:
     """A 2xx that is no answer: transient, and a failure."""
     decision = Decision(
@@ -112,14 +128,18 @@ def no_answer(
         rule=rule,
     )
     evidence = Evidence(status=seen.status, seen=seen, message=message, headers=seen.headers)
-    return compose.classified(evidence, decision, dialect, correlation_id)
+    return compose.classified(evidence, decision, dialect, correlation_id, secrets)
 
 
 # --- the operator ---------------------------------------------------------------------------
 
 
 def by_operator(
-    seen: Seen, dialect: Dialect, rules: Sequence[OperatorRule], correlation_id: str
+    seen: Seen,
+    dialect: Dialect,
+    rules: Sequence[OperatorRule],
+    correlation_id: str,
+    secrets: Secrets,
 ) -> Classified | None:
     """The first of the operator's rules that matches, or None."""
     likely = [rule for rule in rules if _outside_matches(rule, seen)]
@@ -143,7 +163,7 @@ def by_operator(
         terminal=not rule.retryable,
         settled=True,
     )
-    return compose.classified(evidence, decision, dialect, correlation_id)
+    return compose.classified(evidence, decision, dialect, correlation_id, secrets)
 
 
 def _outside_matches(rule: OperatorRule, seen: Seen) -> bool:
@@ -156,11 +176,13 @@ def _outside_matches(rule: OperatorRule, seen: Seen) -> bool:
 # --- answers below 400 ----------------------------------------------------------------------
 
 
-def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
+def _below_400(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secrets) -> Classified:
     if seen.status >= 300 or seen.method == "HEAD":
         return _SUCCESS
     if "x-amzn-waf-action" in seen.headers:
-        return compose.classified(*decide(read_text(seen), dialect), dialect, correlation_id)
+        return compose.classified(
+            *decide(read_text(seen), dialect), dialect, correlation_id, secrets
+        )
     if not may_be_text(seen.headers.get("content-type")):
         return _SUCCESS
     if seen.status != 204 and dialect.is_model_route(seen.method, seen.path):
@@ -170,6 +192,7 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
                 seen,
                 dialect,
                 correlation_id,
+                secrets,
                 code="invalid_upstream_response",
                 message=f"the upstream answered {seen.status} with {fault}",
                 rule="no answer: a model route's 2xx must hold one",
@@ -183,7 +206,7 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str) -> Classified:
     evidence, decision = decide(dialect.read(found, seen), dialect)
     if decision.class_ is None:
         return _SUCCESS
-    return compose.classified(evidence, decision, dialect, correlation_id)
+    return compose.classified(evidence, decision, dialect, correlation_id, secrets)
 
 
 # --- errors ---------------------------------------------------------------------------------

@@ -70,6 +70,57 @@ def inflate(body: bytes, encodings: str, limit: int) -> bytes | None:
     return body[: max(limit, 0)]
 
 
+class StreamInflater:
+    """Undoes the coding of a stream as it passes, for whoever reads its copy.
+
+    One coding, and of those the ones whose decoders stop at a limit; anything else is unreadable.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        """Prepare for one stream.
+
+        Args:
+            encoding: the value of Content-Encoding.
+        """
+        self._coding = encoding.strip().lower()
+        self._engine: Any = None
+        if self._coding in ("gzip", "x-gzip"):
+            self._engine = zlib.decompressobj(_GZIP)
+        elif self._coding == "deflate":
+            self._engine = zlib.decompressobj(_ZLIB)
+        elif self._coding == "br" and "br" in _DECODERS:
+            self._engine = brotli.Decompressor()
+
+    def feed(self, chunk: bytes, limit: int = 1 << 20) -> bytes | None:
+        """The text of the next bytes.
+
+        Args:
+            chunk: as it came.
+            limit: bytes of text that one chunk may stand for.
+
+        Returns:
+            None if they cannot be read: neither can what follows.
+        """
+        if self._engine is None:
+            return None
+        try:
+            if self._coding == "br":
+                text = bytes(self._engine.process(chunk, output_buffer_limit=limit))
+                full = not self._engine.can_accept_more_data()
+            else:
+                text = bytes(self._engine.decompress(chunk, limit))
+                full = bool(self._engine.unconsumed_tail)
+        except _ERRORS:
+            if self._coding == "deflate" and self._engine is not None:
+                self._coding, self._engine = "raw", zlib.decompressobj(_RAW)
+                return self.feed(chunk, limit)
+            text, full = b"", True
+        if full:
+            self._engine = None
+            return None
+        return text
+
+
 def _pieces(body: bytes, start: int = 0) -> Iterator[bytes]:
     trailer = max(start, len(body) - _TRAILER)
     for at in range(start, trailer, _PIECE):

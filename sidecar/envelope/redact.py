@@ -3,14 +3,29 @@
 Error bodies quote the key that was refused, URLs carry keys in their query, headers are keys. All
 text that leaves in an envelope, a log line or an admin answer goes through here. When in doubt a
 value is hidden: a lost detail is a nuisance, a leaked key is an incident.
+
+Here secrets are known by their looks and their names; `credentials` knows those of one request.
+Whoever sends a text chooses it, so no pattern may look at a character more than a fixed number of
+times: a repetition without a bound is possessive, ends the pattern, or begins only where nothing
+like it stands before.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from secrets import token_bytes
+from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "[redacted]"
+
+SHORTEST = 8
+"""Characters of the shortest value that is taken for a secret where nothing names it."""
+
+SHOWN_TARGET = 512
+"""Characters of a path, and of a query, that a log line has room for; 64 KiB may come."""
 
 _SECRET_HEADERS = frozenset(
     {
@@ -26,10 +41,12 @@ _SECRET_HEADERS = frozenset(
         "private-token",
         "x-vault-token",
         "stripe-signature",
+        "token",
     }
 )
 _SECRET_HEADER = re.compile(
     r"(?:^|[-_])(?:api-?key|apikey|access-?key|secret|password|passwd|credential|session)s?(?:$|[-_])"
+    r"|(?:^|[-_])auth(?:orization)?(?:[-_]key)?$"
     r"|(?:^|[-_])(?:auth|access|refresh|id|bearer|api|user|session|security)[-_]?token$"
     r"|subscription-key$|goog-api-key$",
 )
@@ -40,18 +57,34 @@ _NAME_OF_ONE = (
     r"|(?:access|refresh|id|auth|session|security|bearer)[_-]?token|authorization|credential"
     r"|signature|private[_-]?key)"
 )
-_QUERY_SECRET = re.compile(
-    rf"(?i)([?&;](?:[a-z0-9_-]{{0,40}}{_NAME_OF_ONE}|key|token|sig|code|auth|x-amz-[a-z-]{{1,40}})=)"
-    r"([^&;#\s\"'<>\\]+)"
-)
+_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-|subscription[_-]?key\Z")
+_SHORT_SECRET_NAMES = frozenset(
+    {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion",
+     "session", "sessionid", "jsessionid", "session_id", "appid", "app_id", "appkey", "app_key"}
+)  # fmt: skip
+_QUERY_PAIR = re.compile(r"([?&;])([^=&;#?\s\"'<>\\]{1,64})=([^&;#\s\"'<>\\]+)")
 _ASSIGNED_SECRET = re.compile(
     rf"(?i)({_NAME_OF_ONE}\\?[\"']?\s{{0,8}}[:=]\s{{0,8}})"
-    r"(\\\"[^\"]*\"|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;&\"'{}\[\]]+)",
+    r"(\\\"[^\"\n]*+\"?|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?|[^\s,;&\"'{}\[\]]+)",
     re.DOTALL,
 )
-_BARE_MEMBER = re.compile(r"(\"token\"\s*:\s*)\"[^\"]{12,}\"", re.IGNORECASE)
-_SCHEME = re.compile(r"(?i)\b(bearer|basic|negotiate|token)(\s+)([A-Za-z0-9._~+/=-]{12,})")
-_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^/\s:@\"']{0,256}:[^/\s@\"']{1,256}@")
+_BARE_MEMBER = re.compile(
+    r"(\\?\"token\\?\"\s{0,8}:\s{0,8}\\?\")[^\"\\]{12,}+(\\?\")", re.IGNORECASE
+)
+# "Incorrect API key provided: …": prose that quotes what was refused.
+_TOLD_SECRET = re.compile(
+    r"(?i)\b((?:api|access|secret|auth|bearer|session)[ _-]?(?:key|token)s?"
+    r"(?: (?:provided|supplied|given|received|used|invalid|is|was)){0,2}"
+    r"(?:\s?[:=]\s?|\s)[\\\"'`(]{0,2})"
+    r"(?=[A-Za-z0-9._~+/*=-]{0,64}\d)([A-Za-z0-9][A-Za-z0-9._~+/*=-]{11,})"
+)
+_COOKIES = re.compile(
+    r"(?i)\b((?:set-)?cookie2?\\?[\"']?\s{0,8}[:=]\s{0,8}\\?[\"']?)"
+    r"[^\s=;,\"'<>\\]{1,128}=[^\s;\"'<>\\]*+"
+    r"(?:;\s{0,4}[^\s=;\"'<>\\]++(?:=[^\s;\"'<>\\]*+)?)*+"
+)
+_SCHEME = re.compile(r"(?i)\b(bearer|basic|negotiate|token)(\s{1,8})([A-Za-z0-9._~+/=-]{12,})")
+_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^/\s:@\"']*+:[^/\s@\"']++@")
 _SHAPES = re.compile(
     r"""(?x)
     \b(?:
@@ -62,8 +95,19 @@ _SHAPES = re.compile(
       | xox[a-z]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
       | AIza[A-Za-z0-9_-]{20,} | ya29\.[A-Za-z0-9_-]{10,}
       | (?:AKIA|ASIA)[A-Z0-9]{12,}
-      | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)? # JSON Web Token
     )"""
+)
+_WEB_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,16}?eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+"
+    r"(?:\.[A-Za-z0-9_-]*+){0,3}"
+)
+# Addresses that are themselves the credential: bots and incoming webhooks of chats.
+_CAPABILITY = re.compile(
+    r"""(?x)
+    \bbot\d{3,20}(?::|%3[Aa])[A-Za-z0-9_-]{8,}
+  | \b\d{6,20}:[A-Za-z0-9_-]{30,}
+  | \b(?:services/T[A-Z0-9]{5,}/B[A-Z0-9]{5,} | webhooks/\d{5,25}) / [A-Za-z0-9_-]{8,}
+    """
 )
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
@@ -75,8 +119,28 @@ _NAME_WORDS = ("key", "secret", "passw", "pwd", "token", "authorization", "crede
 _SHAPE_STARTS = (
     "sk-", "pk-", "rk-", "sk_", "pk_", "rk_", "whsec_", "gsk", "xai", "pplx", "hf_", "hf-",
     "r8_", "r8-", "nvapi", "fw_", "fw-", "csk", "tgp", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
-    "github_pat_", "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA", "eyJ",
+    "github_pat_", "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA",
 )  # fmt: skip
+
+# Most paths are a few plain words and a version: nothing in them can be a secret.
+_PLAIN_PATH = re.compile(r"(?:/(?:v\d{1,2}|[a-z]{0,15}))*")
+_HOOKS = frozenset(
+    {"hook", "hooks", "incomingwebhook", "services", "triggers", "webhook", "webhookb2",
+     "webhooks", "workflows"}
+)  # fmt: skip
+"""Path segments whose followers are the credential of an incoming webhook."""
+
+_PARTS = re.compile(r"[:/.@\s]")
+_ID_PREFIX = re.compile(r"[a-z]{2,16}[_-]")
+_KEY_RUN = re.compile(r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+|[A-Za-z0-9]{20,}+)")
+_RANDOM_RUN = re.compile(
+    r"(?<![A-Za-z0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+"
+)
+_RANDOM_LENGTH = 32
+"""Characters, without an id's prefix, from which on a random name is taken for a key: 192 bits.
+The ids that APIs hand out are shorter or hexadecimal."""
+
+_SALT = token_bytes(16)
 
 
 def redact_text(text: str) -> str:
@@ -94,16 +158,34 @@ def redact_text(text: str) -> str:
     if "://" in text:
         text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     if "=" in text:
-        text = _QUERY_SECRET.sub(rf"\1{HIDDEN}", text)
+        text = _QUERY_PAIR.sub(_hide_pair, text)
+        if "cookie" in lower:
+            text = _COOKIES.sub(rf"\1{HIDDEN}", text)
     if any(word in lower for word in _SCHEME_WORDS):
         text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
     if any(word in lower for word in _NAME_WORDS):
         text = _PRIVATE_KEY.sub(HIDDEN, text)
         text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
-        text = _BARE_MEMBER.sub(rf'\1"{HIDDEN}"', text)
+        text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
+        text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
+    return _hide_shapes(text)
+
+
+def _hide_shapes(text: str) -> str:
     if any(start in text for start in _SHAPE_STARTS):
         text = _SHAPES.sub(HIDDEN, text)
+    if "eyJ" in text:
+        text = _WEB_TOKEN.sub(HIDDEN, text)
+    if ":" in text or "/" in text:
+        text = _CAPABILITY.sub(HIDDEN, text)
     return text
+
+
+def _hide_pair(match: re.Match[str]) -> str:
+    mark, name, value = match.groups()
+    if is_secret_name(name) or looks_secret(unquote_plus(value) if "%" in value else value):
+        return f"{mark}{name}={HIDDEN}"
+    return match.group(0)
 
 
 def _hide_assigned(match: re.Match[str]) -> str:
@@ -121,11 +203,48 @@ def is_secret_header(name: str) -> bool:
     return name in _SECRET_HEADERS or _SECRET_HEADER.search(name) is not None
 
 
-def redact_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+@lru_cache(maxsize=1024)
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a query parameter of this name must never be shown.
+
+    Args:
+        name: as it stands in the query; `k%65y` is `key` to whoever reads it.
+    """
+    name = unquote_plus(name).lower()
+    return name in _SHORT_SECRET_NAMES or _SECRET_NAME.search(name) is not None
+
+
+def looks_secret(text: str) -> bool:
+    """Whether one value, name or path segment is a credential by its looks.
+
+    True for the known shapes of keys with something random in them, and for 32 characters or more
+    that mix upper case, lower case and digits. A UUID, a hash in hexadecimal digits, an id with its
+    prefix or a model's name is none.
+    """
+    if len(text) < SHORTEST or _KEY_RUN.search(text) is None:
+        return False
+    if any(_KEY_RUN.search(shape[0]) for shape in _SHAPES.finditer(text)):
+        return True
+    if _WEB_TOKEN.search(text) or _CAPABILITY.search(text):
+        return True
+    return any(_is_random(part) for part in _PARTS.split(text))
+
+
+def _is_random(part: str) -> bool:
+    if len(part) < _RANDOM_LENGTH or _RANDOM_RUN.search(part) is None:
+        return False
+    prefix = _ID_PREFIX.match(part)
+    return len(part) - (prefix.end() if prefix else 0) >= _RANDOM_LENGTH
+
+
+def redact_headers(
+    pairs: Iterable[tuple[str, str]], redact: Callable[[str], str] = redact_text
+) -> dict[str, str]:
     """Headers as one mapping of lower-case names, repeats joined by comma, secrets hidden.
 
     Args:
         pairs: names and values, in the order of the message.
+        redact: what becomes of values that are not secrets by their name.
 
     Returns:
         Name to value; a secret's value is `[redacted]`.
@@ -133,23 +252,93 @@ def redact_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower()
-        text = HIDDEN if is_secret_header(key) else redact_text(value)
+        text = HIDDEN if is_secret_header(key) else redact(value)
         shown[key] = f"{shown[key]}, {text}" if key in shown else text
     return shown
+
+
+# --- targets and names ----------------------------------------------------------------------
 
 
 def redact_target(path_and_query: str) -> str:
     """A request target fit for a log: secrets in path and query hidden, control characters gone.
 
     Args:
-        path_and_query: the target as it came, still percent-encoded.
+        path_and_query: the target as it came, still percent-encoded. Of a long one only the
+            beginning is shown, up to a whole segment or parameter, and then `...`.
     """
     path, mark, query = path_and_query.partition("?")
-    path = _SHAPES.sub(HIDDEN, path)
-    shown = path
+    if len(path) > SHOWN_TARGET:
+        path = _beginning(path, "/")
+    shown = path if _PLAIN_PATH.fullmatch(path) else _redact_path(path)
     if mark:
-        shown = path + _QUERY_SECRET.sub(rf"\1{HIDDEN}", mark + query)
-        shown = _SHAPES.sub(HIDDEN, shown)
+        if len(query) > SHOWN_TARGET:
+            query = _beginning(query, "&")
+        shown += _hide_shapes(_QUERY_PAIR.sub(_hide_pair, mark + query))
     if shown.isprintable():
         return shown
     return "".join(char if char.isprintable() else "?" for char in shown)
+
+
+def _beginning(text: str, separator: str) -> str:
+    """What is shown of a long text, in whole parts: a secret that was cut looks like none."""
+    return text[: text.rfind(separator, 0, SHOWN_TARGET) + 1] + "..."
+
+
+def _redact_path(path: str) -> str:
+    shown = "/".join(
+        HIDDEN if secret else _hide_shapes(segment) for segment, secret in path_segments(path)
+    )
+    return _QUERY_PAIR.sub(_hide_pair, shown) if ";" in shown else shown
+
+
+def path_segments(path: str) -> Iterator[tuple[str, bool]]:
+    """The segments of a path, as they came, each with whether it is a secret.
+
+    Some addresses are their own credential: the token of a bot, of an incoming webhook.
+    """
+    after_hook = False
+    for segment in path.split("/"):
+        if len(segment) < SHORTEST:
+            yield segment, False
+        else:
+            text = unquote(segment) if "%" in segment else segment
+            yield segment, looks_secret(text) or (after_hook and _is_opaque(text))
+        after_hook = after_hook or segment.lower() in _HOOKS
+
+
+def _is_opaque(text: str) -> bool:
+    """Neither a word of a path nor a plain number."""
+    if text.isdigit():
+        return False
+    if any(char.isdigit() for char in text) or not (text.islower() or text.isupper()):
+        return True
+    return len(text) >= 2 * SHORTEST and text.isalnum()
+
+
+def shown_path(path: str) -> str:
+    """`redact_target` of a path without a query, quicker for the few that most calls go to."""
+    # Whoever calls with long paths fills no memory.
+    return _shown_path(path) if len(path) <= SHOWN_TARGET else redact_target(path)
+
+
+_shown_path = lru_cache(maxsize=512)(redact_target)
+
+
+def shown_name(name: str, secrets: Callable[[], Sequence[str]] = tuple) -> str:
+    """A name that a caller chose, such as a model's, fit to be shown and to be a key.
+
+    Args:
+        name: as it stood in the request.
+        secrets: the credentials of that request; asked only if the name could be one.
+
+    Returns:
+        The name; for one that is a credential, `[redacted]-` and six hexadecimal digits, which are
+        the same for the same name until the process ends.
+    """
+    if _KEY_RUN.search(name) is None:
+        return name
+    if not looks_secret(name) and not any(secret in name for secret in secrets()):
+        return name
+    mark = blake2b(name.encode("utf-8", "surrogatepass"), key=_SALT, digest_size=3)
+    return f"{HIDDEN}-{mark.hexdigest()}"

@@ -23,6 +23,7 @@ import msgspec
 
 from sidecar.envelope import compose, http
 from sidecar.envelope.compose import Decision
+from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.events import Event, LinesParser, SseParser
@@ -113,6 +114,7 @@ class StreamReader:
         *,
         rules: Sequence[OperatorRule] = (),
         correlation_id: str = "",
+        secrets: Secrets = tuple,
     ) -> None:
         """Prepare for one stream.
 
@@ -121,6 +123,7 @@ class StreamReader:
             seen: status, headers, method and path of the answer; its body is not looked at.
             rules: the operator's own, tried on error events.
             correlation_id: goes into envelopes.
+            secrets: as for `classify`.
         """
         self.content = False
         self.done = False
@@ -131,6 +134,7 @@ class StreamReader:
         self._dialect = dialect.for_answer(seen)
         self._rules = rules
         self._correlation_id = correlation_id
+        self._secrets = secrets
         self._parser: SseParser | LinesParser | None = None
         self._sse: SseParser | None = None
         self._start = b""
@@ -296,7 +300,9 @@ class StreamReader:
         """Classify an error event like a body, with the data of the event as what was seen."""
         seen = msgspec.structs.replace(self._seen, body=data.encode(), truncated=False)
         if self._rules:
-            decided = http.by_operator(seen, self._dialect, self._rules, self._correlation_id)
+            decided = http.by_operator(
+                seen, self._dialect, self._rules, self._correlation_id, self._secrets
+            )
             if decided is not None:
                 self.failed = decided
                 return
@@ -309,7 +315,9 @@ class StreamReader:
         else:
             evidence = self._dialect.read(found, seen, stream=True)
         evidence, decision = http.decide(evidence, self._dialect)
-        self.failed = compose.classified(evidence, decision, self._dialect, self._correlation_id)
+        self.failed = compose.classified(
+            evidence, decision, self._dialect, self._correlation_id, self._secrets
+        )
 
     def _verdict(self, *, clean: bool) -> Classified:
         if self.failed is not None:
@@ -336,7 +344,9 @@ class StreamReader:
         evidence = Evidence(
             status=seen.status, seen=seen, message=message, headers=seen.headers, stream=True
         )
-        return compose.classified(evidence, decision, self._dialect, self._correlation_id)
+        return compose.classified(
+            evidence, decision, self._dialect, self._correlation_id, self._secrets
+        )
 
 
 def _locate(value: Any, dialect: Dialect, seen: Seen) -> Found | None:
@@ -367,8 +377,11 @@ def classify_stream(
     *,
     rules: Sequence[OperatorRule] = (),
     correlation_id: str = "",
+    secrets: Secrets = tuple,
 ) -> Classified:
     """Classify a whole stream that was recorded: `seen.body` holds all of it."""
-    reader = StreamReader(dialect, seen, rules=rules, correlation_id=correlation_id)
+    reader = StreamReader(
+        dialect, seen, rules=rules, correlation_id=correlation_id, secrets=secrets
+    )
     reader.feed(seen.body)
     return reader.finish(seen.complete)

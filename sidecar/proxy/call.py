@@ -7,14 +7,13 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Outcome, Refusal
 from sidecar.envelope.model import Classified, Envelope, Verdict
 from sidecar.envelope.policy import should_retry
-from sidecar.envelope.redact import redact_target
+from sidecar.envelope.redact import shown_name, shown_path
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
@@ -59,6 +58,7 @@ class Call:
         "_forwarding",
         "_model",
         "_refusal",
+        "_relay",
         "_started",
         "_unreadable",
         "_upstream_status",
@@ -93,6 +93,7 @@ class Call:
         self._forwarding: Forwarding | None = None
         self._model: str | None = None
         self._refusal: Refusal | None = None
+        self._relay: Relay | None = None
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
         self.plane = plane
@@ -162,6 +163,8 @@ class Call:
         self._model = runtime.dialect.model_of(self.path)
         if self._model is None:
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
+        if self._model is not None:
+            self._model = shown_name(self._model, incoming.secrets)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._admit(runtime)
@@ -174,7 +177,8 @@ class Call:
         if self.admission is not None:
             self.admission.first_byte(self._first_byte_at)
         assert forwarding.exchange is not None
-        await Relay(self, runtime, forwarding.exchange, forwarding.clock, answer).run()
+        self._relay = Relay(self, runtime, forwarding.exchange, forwarding.clock, answer)
+        await self._relay.run()
         if self.classified is None or self.classified.envelope is None:
             self._ending = Ending.ANSWERED
 
@@ -190,7 +194,11 @@ class Call:
 
     def _admit(self, runtime: Runtime) -> None:
         named = self._model
-        subject = target.route(self.path) if named is None else target.model(named)
+        subject = target.route(shown_path(self.path)) if named is None else target.model(named)
+        if runtime.retired:
+            # Taken away by a reload while this call was being read: no breaker is its own any more.
+            self.key = f"{runtime.name}/{subject}"
+            return
         admitted = self.plane.registry.admit(runtime.name, subject, machine.monotonic())
         self.key = admitted.key
         if isinstance(admitted, Refusal):
@@ -211,6 +219,8 @@ class Call:
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
+        if self._relay is not None:
+            self._relay.left()
         if self.settled:
             # Everything that counts had been said.
             return
@@ -356,7 +366,8 @@ class Call:
         return should_retry(
             envelope,
             terminal=False,
-            decision=self.decision,
+            # A request that had left when the daemon stopped is like one whose answer broke off.
+            decision="upstream_error" if sent and self.decision == "draining" else self.decision,
             fail_fast=runtime is not None and runtime.config.breaker.fail_fast,
             sdk_wait_max=runtime.config.sdk_wait_max if runtime else replies.SDK_WAIT_MAX,
             method=incoming.method,
@@ -370,12 +381,25 @@ class Call:
         """The daemon stops before the call is done: says so if nothing was said yet."""
         if self.connection.transport is None:
             return
-        if not self.out.started:
-            self._answer_refusal(
-                Refused("draining", "the daemon stopped before the answer came", close=True)
-            )
+        if self.out.started and self._relay is not None:
+            self._relay.stop(self._stopped_envelope())
+        elif not self.out.started:
+            self.decision = "draining"
+            self.out.keep = False
+            sent = self._forwarding is not None and self._forwarding.sent_at is not None
+            self._answer(self._stopped_envelope(), None, "local: draining", sent=sent)
         self._ending = Ending.SHUTDOWN
         self.connection.finish()
+
+    def _stopped_envelope(self) -> Envelope:
+        sent = self._forwarding is not None and self._forwarding.sent_at is not None
+        return replies.envelope_of(
+            "draining",
+            "the daemon stopped before the answer was whole"
+            + ("; the request may have been executed" if sent else ""),
+            self.correlation_id,
+            sent=sent,
+        )
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -398,7 +422,7 @@ class Call:
                 key=self.key,
                 model=self._model,
                 method=self.incoming.method,
-                path=_shown(self.path),
+                path=shown_path(self.path),
                 decision=self.decision,
                 status=self.out.status,
                 upstream_status=self._upstream_status,
@@ -413,7 +437,3 @@ class Call:
                 ending=self._ending,
             )
         )
-
-
-_shown = lru_cache(maxsize=512)(redact_target)
-"""Most calls go to the same few paths."""

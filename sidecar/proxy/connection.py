@@ -8,6 +8,8 @@ sends for `timeouts.client` is cut.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol, cast
@@ -389,6 +391,19 @@ class Connection(BaseProtocol):
         self._closing = True
         if self.transport is not None:
             self.transport.close()
+
+    def reset(self) -> None:
+        """Sends what was written, then resets: an end that nobody can take for a clean one."""
+        transport = self.transport
+        if transport is None:
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is None or transport.get_extra_info("sslcontext") is not None:
+            # The end of TLS is clean by itself.
+            transport.abort()
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.finish()
 
     def abort(self) -> None:
         """Cuts the connection: what is unsent is dropped and the end is not clean."""

@@ -177,5 +177,6 @@ def correlation_id(found: dict[bytes, bytes]) -> str | None:
                 return given
     if b"traceparent" in found:
         trace = _TRACEPARENT.fullmatch(found[b"traceparent"].decode("latin-1").strip())
-        return trace[1] if trace else None
+        # The specification of trace contexts calls an id of zeros invalid.
+        return trace[1] if trace and trace[1].strip("0") else None
     return None

@@ -17,6 +17,7 @@ from yarl import URL
 
 from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.config.resolved import Config, Provider
+from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
@@ -108,6 +109,14 @@ class Incoming:
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
         return replies.wants_envelope(self.header(b"accept"))
+
+    def secrets(self, added: headers.RawHeaders = ()) -> tuple[str, ...]:
+        """The credentials that the request carries, as an answer may echo them.
+
+        Args:
+            added: header lines that the configuration puts in.
+        """
+        return request_secrets((*self.raw, *added), self._message.path)
 
     # -- may it pass? -----------------------------------------------------------------------
 

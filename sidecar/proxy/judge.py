@@ -16,11 +16,12 @@ import msgspec
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
 from sidecar.envelope.http import classify
-from sidecar.envelope.inflate import inflate
+from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
 from sidecar.envelope.policy import is_reclassified, should_retry, status_for
 from sidecar.envelope.stream import StreamReader
 from sidecar.proxy import headers, replies
+from sidecar.proxy.events import Scanner
 from sidecar.proxy.exchange import Answer
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.outgoing import Framing, framing_of
@@ -97,6 +98,7 @@ class Judge:
         "_call",
         "_message",
         "_runtime",
+        "_supposed",
         "content_type",
         "copy",
         "ended_well",
@@ -122,20 +124,27 @@ class Judge:
         )
         self.copy = BoundedCopy(runtime.config.limits.classify_body)
         self.ended_well = False
+        self._supposed: Classified | None = None
 
     # -- what it means ----------------------------------------------------------------------
 
-    def reader(self) -> StreamReader | None:
+    def scanner(self) -> Scanner | None:
         """What judges a stream as it passes; None where nothing does."""
-        coding = (self.headers.get("content-encoding") or "identity").strip().lower()
-        if self.off or coding != "identity":
+        if self.off:
             return None
-        return StreamReader(
+        coding = (self.headers.get("content-encoding") or "identity").strip().lower()
+        reader = StreamReader(
             self._runtime.dialect,
             self._seen(complete=True),
             rules=self._runtime.config.rules,
             correlation_id=self._call.correlation_id,
+            secrets=self._secrets,
         )
+        return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
+
+    def _secrets(self) -> tuple[str, ...]:
+        """What the upstream was sent and must not be quoted with."""
+        return self._call.incoming.secrets(self._runtime.set_headers)
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -165,6 +174,7 @@ class Judge:
                 self._runtime.dialect,
                 rules=self._runtime.config.rules,
                 correlation_id=self._call.correlation_id,
+                secrets=self._secrets,
             )
         except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
             rule = f"fault: {type(error).__name__}"
@@ -193,6 +203,23 @@ class Judge:
                 fingerprint=fingerprint,
             )
         )
+
+    def suppose(self, classified: Classified) -> None:
+        """What the answer seems to mean, for its head; the rest of the body may tell better."""
+        self._supposed = classified
+        if not self._call.settled:
+            self._call.classified = classified
+
+    def supposed_or_classified(self) -> Classified:
+        """The meaning of a body that is whole: what its copy says, if that holds all of it."""
+        if self.copy.cut and self._supposed is not None:
+            return self._supposed
+        return self.classify()
+
+    def conclude_supposed(self) -> None:
+        """Nothing more will come: an error that the head told of stands."""
+        if self._supposed is not None and self._supposed.envelope is not None:
+            self.conclude(self._supposed)
 
     def _report_fault(self, rule: str) -> None:
         self._call.plane.observer.emit(
@@ -247,7 +274,8 @@ class Judge:
         own = call.marks()
         if status != message.code:
             own.append(("x-sidecar-upstream-status", str(message.code)))
-        own.extend(replies.error_headers(envelope, classified.verdict, self._advice(classified)))
+        verdict = classified.verdict if call.settled else None
+        own.extend(replies.error_headers(envelope, verdict, self._advice(classified)))
         dropped = headers.HINTS
         framing = self.framing
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE

@@ -95,18 +95,23 @@ class Outgoing:
         if self._framing is Framing.CHUNKED:
             self._connection.write(b"0\r\n\r\n")
 
-    async def cut(self, last: bytes = b"") -> None:
+    @property
+    def takes_more(self) -> bool:
+        """Can the body be longer than the upstream meant it to be?"""
+        return self._framing in (Framing.CHUNKED, Framing.CLOSE)
+
+    def cut(self, last: bytes = b"") -> None:
         """The body is not whole: what was written is flushed, then the connection ends badly.
 
         Args:
-            last: an event that says so, where the body is a stream of events.
+            last: an event that says so, where the body is a stream of events that `takes_more`: in
+                a sized body it would fill up what is missing.
         """
         self.keep = False
         if last:
             self.write(last)
         if self._framing is Framing.CLOSE and not last:
             # Only a reset tells this caller that the end is none.
-            await self._connection.drained()
-            self._connection.abort()
-            return
-        self._connection.finish()
+            self._connection.reset()
+        else:
+            self._connection.finish()

@@ -18,7 +18,7 @@ from sidecar import clock
 from sidecar.admin.guard import host_allowed, is_loopback, parse_authority
 from sidecar.admin.sockets import address_of, open_sockets, server_tls
 from sidecar.breaker.admission import Admission
-from sidecar.breaker.model import Refusal
+from sidecar.breaker.model import Mode, Refusal, State
 from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
 from sidecar.config.resolved import Config
@@ -166,7 +166,11 @@ class DataPlane:
         """
         if held_by is not None:
             return mark(held_by.key, held_by.state.value, held_by.mode.value)
-        key, state, mode = self.registry.peek(provider, None, clock.monotonic())
+        try:
+            key, state, mode = self.registry.peek(provider, None, clock.monotonic())
+        except KeyError:
+            # A reload took the provider away while the call was under way.
+            return mark(provider, State.CLOSED.value, Mode.OFF.value)
         return mark(key, state.value, mode.value)
 
     # -- what the daemon asks for -----------------------------------------------------------

@@ -11,10 +11,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Envelope
-from sidecar.envelope.stream import StreamReader, is_stream
+from sidecar.envelope.stream import is_stream
 from sidecar.proxy.clocks import Clock
+from sidecar.proxy.events import EventTail, Scanner
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.judge import Judge, can_carry_error
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 TERMINATED_GRACE = 1.0
 """Seconds for the end of a stream after its terminator, before the connection is dropped."""
+
+TAIL_WAIT = 0.01
+"""Seconds for which the beginning of an event waits for its rest: a cut rarely keeps it longer, and
+half an event before ours would spoil both; nobody notices a hundredth of a second."""
 
 
 class Relay:
@@ -49,28 +53,30 @@ class Relay:
         self._judge = Judge(call, runtime, answer)
         self._copies = True
         self._here = False
-        self._reader: StreamReader | None = None
+        self._scanner: Scanner | None = None
+        self._tail: EventTail | None = None
         self._content = False
 
     async def run(self) -> None:
         """Relays head and body, and settles the call."""
-        if self._judge.framing is Framing.NONE:
+        judge = self._judge
+        if judge.framing is Framing.NONE:
             self._clock.stop()
-            self._judge.ended_well = True
-            self._judge.conclude(self._judge.classify())
-            self._judge.start(b"")
+            judge.ended_well = True
+            judge.conclude(judge.classify())
+            judge.start(b"")
             return
         if self._exchange.complete:
             self._clock.stop()
             self._here = True
         else:
             self._wait_for_content()
-        kind = self._judge.content_type
-        if is_stream(kind, b""):
+        failed = judge.status >= 400
+        if not failed and is_stream(judge.content_type, b""):
             self._begin_stream()
             await self._pass(b"")
-        elif self._judge.off or not can_carry_error(kind):
-            self._copies = self._judge.off
+        elif judge.off or not (failed or can_carry_error(judge.content_type)):
+            self._copies = judge.off
             await self._pass(b"")
         else:
             await self._hold()
@@ -82,19 +88,18 @@ class Relay:
         self._clock.arm("first_content", timeouts.first_content)
 
     def _heard(self, chunk: bytes) -> None:
-        """Bytes arrived: moves the clock, feeds the reader and the copy."""
+        """Bytes arrived: moves the clock, feeds the scanner and the copy."""
         now = machine.monotonic()
         call = self._call
         call.heard_at = now
         if call.key is not None:
             self._runtime.heard[call.key] = now
-        reader = self._reader
-        if reader is not None:
-            if not reader.terminated:
-                reader.feed(chunk)
-            self._content = reader.content or reader.failed is not None
-            if reader.terminated:
-                self._judge.conclude(reader.finish(clean=True))
+        scanner = self._scanner
+        if scanner is not None:
+            scanner.feed(chunk)
+            self._content = scanner.content
+            if scanner.terminated:
+                self._judge.conclude(scanner.finish(clean=True))
                 self._clock.arm("idle", TERMINATED_GRACE)
                 return
         else:
@@ -108,65 +113,59 @@ class Relay:
 
     async def _hold(self) -> None:
         """Collects the answer for a while, then sends it with the status it deserves."""
+        judge = self._judge
         parts: list[bytes] = []
-        failure: UpstreamFailed | None = None
-        if self._exchange.complete:
-            body = self._exchange.rest()
-            if is_stream(self._judge.content_type, body):
-                self._begin_stream()
-                self._take(parts, body)
-                await self._pass(body)
-                return
-            self._take(parts, body)
-            done = True
-        else:
-            try:
-                done = await self._collect(parts)
-            except UpstreamFailed as error:
-                done, failure = True, error
-        body = b"".join(parts) if self._judge.copy.cut or self._reader else self._judge.copy.data()
-        if failure is not None:
-            await self._failed_while_held(body, failure)
+        try:
+            done = await self._collect(parts)
+        except UpstreamFailed as failure:
+            await self._failed_while_held(b"".join(parts), failure)
             return
-        if not done and self._reader is not None:
-            await self._pass(body)
+        if self._scanner is not None:
+            await self._pass(b"".join(parts))
             return
-        self._judge.ended_well = done
-        if done or self._judge.status >= 400 or self._judge.copy.cut:
-            self._judge.conclude(self._judge.classify())
-        if self._judge.start(body):
+        judge.ended_well = done
+        if done or (parts and judge.status >= 400):
+            judge.conclude(judge.classify())
+        elif judge.status >= 400 or judge.copy.cut:
+            # Nothing of the error was said yet, or of the answer not all: the end may tell better.
+            judge.suppose(judge.classify())
+        if judge.start(judge.copy.data() if not judge.copy.cut else b"".join(parts)):
             return
         if done:
             self._call.out.end()
-            return
-        await self._continue()
-
-    def _take(self, parts: list[bytes], chunk: bytes) -> None:
-        if chunk:
-            parts.append(chunk)
-            self._heard(chunk)
+        else:
+            await self._continue()
 
     async def _collect(self, parts: list[bytes]) -> bool:
         """Gathers chunks; True if the body is whole."""
-        kind = self._judge.content_type
+        exchange = self._exchange
+        if exchange.complete:
+            self._take(parts, exchange.rest())
+            return True
         try:
             async with asyncio.timeout(self._runtime.config.timeouts.hold):
-                while not self._judge.copy.cut:
-                    chunk = await self._exchange.part()
+                while not self._judge.copy.cut and self._scanner is None:
+                    chunk = await exchange.part()
                     if not chunk:
                         return True
-                    if not parts and is_stream(kind, chunk):
-                        self._begin_stream()
-                        self._take(parts, chunk)
-                        return False
                     self._take(parts, chunk)
         except TimeoutError:
             pass
         return False
 
+    def _take(self, parts: list[bytes], chunk: bytes) -> None:
+        if not chunk:
+            return
+        judge = self._judge
+        if not parts and judge.status < 400 and is_stream(judge.content_type, chunk):
+            self._begin_stream()
+        parts.append(chunk)
+        self._heard(chunk)
+
     async def _failed_while_held(self, body: bytes, failure: UpstreamFailed) -> None:
         """The body broke off before anything was sent."""
-        if self._judge.status < 400:
+        judge = self._judge
+        if judge.status < 400:
             if failure.decision != "timeout":
                 failure = UpstreamFailed(
                     "upstream_error",
@@ -175,90 +174,121 @@ class Relay:
                     sent=True,
                 )
             raise failure
-        self._judge.conclude(self._judge.classify(complete=False))
-        if not self._judge.start(body):
-            await self._call.out.cut()
+        judge.conclude(judge.classify(complete=False))
+        if not judge.start(body):
+            self._call.out.cut()
 
     # -- passing on -------------------------------------------------------------------------
 
     def _begin_stream(self) -> None:
-        self._reader = self._judge.reader()
+        self._scanner = self._judge.scanner()
+        if self._scanner is not None and self._scanner.plain:
+            self._tail = EventTail()
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
-        if self._judge.status >= 400:
-            self._judge.conclude(self._judge.classify())
         if not self._judge.start(body):
             await self._continue()
 
     async def _continue(self) -> None:
-        call, exchange, out = self._call, self._exchange, self._call.out
+        call, out, tail = self._call, self._call.out, self._tail
         connection = call.connection
         try:
             while True:
                 if connection.paused:
-                    self._clock.stop()
-                    await connection.drained()
-                    if self._content:
-                        self._clock.arm("idle", self._runtime.config.timeouts.idle)
-                    else:
-                        self._wait_for_content()
-                chunk = await exchange.part()
+                    await self._wait_for_caller()
+                chunk = await self._next()
+                if chunk is None:
+                    assert tail is not None
+                    out.write(tail.give_up())
+                    continue
                 if not chunk:
                     break
-                out.write(chunk)
+                out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
                 self._heard(chunk)
         except UpstreamFailed as failure:
-            await self._failed_late(failure)
+            self._failed_late(failure)
             return
-        await self._ended()
+        self._ended()
 
-    async def _ended(self) -> None:
+    async def _next(self) -> bytes | None:
+        """The next bytes; empty at the end; None if the rest of an event keeps us waiting."""
+        if self._tail is None or self._tail.since is None:
+            return await self._exchange.part()
+        try:
+            async with asyncio.timeout_at(self._tail.since + TAIL_WAIT):
+                return await self._exchange.part()
+        except TimeoutError:
+            return None
+
+    async def _wait_for_caller(self) -> None:
+        """The caller reads slowly: that is not the upstream's silence."""
+        self._clock.stop()
+        await self._call.connection.drained()
+        if self._content:
+            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+        else:
+            self._wait_for_content()
+
+    # -- ends -------------------------------------------------------------------------------
+
+    def _ended(self) -> None:
         """The body's framing says that it is whole; a stream has its own word."""
-        if self._call.settled:
-            self._call.out.end()
+        judge, scanner = self._judge, self._scanner
+        judge.ended_well = True
+        if scanner is None:
+            judge.conclude(judge.supposed_or_classified())
+            self._end()
             return
-        self._judge.ended_well = True
-        if self._reader is None:
-            self._judge.conclude(self._judge.classify())
-            self._call.out.end()
-            return
-        verdict = self._reader.finish(clean=True)
-        self._judge.conclude(verdict)
-        if verdict.envelope is None or self._reader.failed is not None:
-            self._call.out.end()
+        verdict = scanner.finish(clean=True)
+        judge.conclude(verdict)
+        if verdict.envelope is None or scanner.failed is not None:
+            self._end()
         else:
-            await self._end_with_event(verdict.envelope)
+            self._cut(verdict.envelope)
 
-    async def _failed_late(self, failure: UpstreamFailed) -> None:
+    def _failed_late(self, failure: UpstreamFailed) -> None:
         """The upstream fell silent or broke off after the head had been sent."""
-        reader = self._reader
-        if reader is not None and reader.terminated:
+        judge, scanner = self._judge, self._scanner
+        if scanner is not None and scanner.terminated:
             # Everything was said; only the connection was left open.
-            self._call.out.end()
-            return
-        if self._call.settled:
-            await self._call.out.cut()
-            return
-        timed_out = failure.decision == "timeout"
-        if reader is not None and reader.failed is not None:
-            self._judge.conclude(reader.failed)
-            await self._call.out.cut()
-            return
-        if timed_out:
-            classified = self._judge.of_failure(failure)
-        elif reader is not None:
-            classified = reader.finish(clean=False)
+            self._end()
+        elif judge.status >= 400:
+            judge.conclude(judge.classify(complete=False))
+            self._cut(None)
+        elif scanner is not None and scanner.failed is not None:
+            judge.conclude(scanner.failed)
+            self._cut(None)
+        elif scanner is None or failure.decision == "timeout":
+            classified = judge.of_failure(failure)
+            judge.conclude(classified, kind=failure.kind)
+            self._cut(classified.envelope)
         else:
-            classified = self._judge.of_failure(failure)
-        self._judge.conclude(classified, kind=failure.kind if timed_out else Kind.ANSWER)
-        if reader is not None and classified.envelope is not None:
-            await self._end_with_event(classified.envelope)
-        else:
-            await self._call.out.cut()
+            classified = scanner.finish(clean=False)
+            judge.conclude(classified)
+            self._cut(classified.envelope)
 
-    async def _end_with_event(self, envelope: Envelope) -> None:
-        if self._judge.off:
-            await self._call.out.cut()
+    def left(self) -> None:
+        """The caller has gone: an error that its head had told of counts all the same."""
+        self._judge.conclude_supposed()
+
+    def stop(self, envelope: Envelope) -> None:
+        """The daemon stops: the answer ends here, and says so."""
+        if self._scanner is not None and (self._scanner.terminated or self._scanner.failed):
+            self._cut(None)
+        else:
+            self._cut(envelope)
+
+    def _end(self) -> None:
+        if self._tail is not None:
+            self._call.out.write(self._tail.give_up())
+        self._call.out.end()
+
+    def _cut(self, envelope: Envelope | None) -> None:
+        """Ends badly; a stream whose own words are known gets an event that says why."""
+        out, tail = self._call.out, self._tail
+        if envelope is None or tail is None or self._judge.off or not out.takes_more:
+            out.cut()
             return
-        await self._call.out.cut(self._runtime.dialect.stream_error(envelope, self._call.path))
+        event = self._runtime.dialect.stream_error(envelope, self._call.path)
+        out.cut(tail.before_event() + event)

@@ -27,6 +27,7 @@ class Runtime:
     Attributes:
         heard: when a call of each key last got a byte, monotonic seconds.
         in_flight: calls under way.
+        retired: a reload took the provider away; its calls end as they are.
         keeps_own: the upstream is another of these daemons, whose own headers are passed on.
     """
 
@@ -43,7 +44,7 @@ class Runtime:
         )
         self.heard: dict[str, float] = {}
         self.in_flight = 0
-        self._retired = False
+        self.retired = False
         self._secrets = [Secret(name, header) for name, header in provider.set_headers.items()]
         self._checked = loop.time()
 
@@ -82,12 +83,12 @@ class Runtime:
     def left(self) -> None:
         """A call is done; the last one of a retired provider closes its connections."""
         self.in_flight -= 1
-        if self._retired and not self.in_flight:
+        if self.retired and not self.in_flight:
             self._loop.create_task(self.upstream.close())
 
     def retire(self) -> None:
         """No new calls will come."""
-        self._retired = True
+        self.retired = True
         if not self.in_flight:
             self._loop.create_task(self.upstream.close())
 

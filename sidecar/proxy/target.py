@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sidecar.proxy.failures import Refused
 
 _DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
-_IDENTIFIER = re.compile(r"\d+|.*\d.{7,}|.{7,}\d.*|.{33,}|.*[%@:=,].*")
+_IDENTIFIER = re.compile(r"\d+|.*\d.{7,}|.{7,}\d.*|.{33,}|.*[%@:=,\[].*|\.{3}")
 _VERSION = re.compile(r"v\d+(?:\.\d+)*(?:(?:alpha|beta)\d*)?", re.IGNORECASE)
 
 

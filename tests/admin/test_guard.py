@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.admin.guard import bearer_matches, host_allowed, origin_allowed
+from sidecar.admin.guard import bearer_matches, host_allowed, origin_allowed, parse_authority
 
 PASS = [
     "localhost",
@@ -145,6 +145,21 @@ def test_programs_and_our_own_pages_pass(
 )
 def test_foreign_pages_are_refused(origin: str | None, site: str | None, host: str | None) -> None:
     assert not origin_allowed(origin, site, host)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("[::FFFF:7f00:1]:80", "::ffff:127.0.0.1"),
+        ("[::ffff:127.0.0.1]:80", "::ffff:127.0.0.1"),
+        ("[::ffff:127.0.0.1%25eth0]", "::ffff:127.0.0.1%eth0"),
+        ("[2001:DB8:0:0::1]", "2001:db8::1"),
+    ],
+)
+def test_an_address_has_the_form_that_sockets_report(text: str, host: str) -> None:
+    found = parse_authority(text)
+    assert found is not None
+    assert (found.host, found.literal) == (host, True)
 
 
 def test_bearer_tokens() -> None:

@@ -303,7 +303,7 @@ async def test_f051_reset_closes_one_breaker_only(daemon: Daemon, address: str) 
 
 
 @pytest.mark.parametrize(
-    "key", ["nobody", "openai%2Fnever-called", "%FF", "%00", "openai%252Fgpt-x", "missing"]
+    "key", ["nobody", "nobody%2Fgpt-x", "%FF", "%00", "openai%252Fgpt-x", "missing"]
 )
 async def test_an_unknown_key_names_the_known_ones(daemon: Daemon, address: str, key: str) -> None:
     daemon.fail("gpt-x")
@@ -311,6 +311,44 @@ async def test_an_unknown_key_names_the_known_ones(daemon: Daemon, address: str,
     assert (answer.status, answer.code) == (404, "unknown_breaker")
     assert answer.json()["known"] == ["openai", "openai/gpt-x", "private"]
     assert "openai/gpt-x" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("verb", ["open", "close", "reset", "enforce", "observe", "off"])
+@pytest.mark.parametrize("subject", ["gpt-x", "~v1/files"])
+async def test_a_key_that_no_call_has_used(
+    daemon: Daemon, address: str, verb: str, subject: str
+) -> None:
+    answer = await post(address, f"/breakers/openai%2F{subject.replace('/', '%2F')}/{verb}")
+    assert answer.status == 200
+    breakers = (await call(address, "/status")).json()["providers"]["openai"]["breakers"]
+    for name in ("state", "mode", "reason"):
+        assert answer.json()[name] == breakers[f"openai/{subject}"][name]
+
+
+async def test_models_of_one_breaker_have_no_key(address: str) -> None:
+    answer = await post(address, "/breakers/private%2Fgpt-x/open")
+    assert (answer.status, answer.code) == (404, "unknown_breaker")
+    assert "scope: provider" in answer.json()["error"]["message"]
+    assert "private" in answer.json()["known"]
+
+
+async def test_no_room_for_another_key(
+    daemon: Daemon, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.breaker.provider.KEYS", 3)
+    daemon.fail("gpt-x")
+    answer = await post(address, "/breakers/openai%2Fgpt-y/open")
+    assert (answer.status, answer.code) == (409, "too_many_breakers")
+
+
+async def test_reset_takes_no_time(daemon: Daemon, address: str) -> None:
+    daemon.fail("gpt-x")
+    answer = await post(address, "/breakers/openai%2Fgpt-x/reset", body='{"for": "1s"}')
+    assert (answer.status, answer.code) == (400, "bad_request")
+    assert "reset takes no time" in answer.json()["error"]["message"]
+    assert daemon.registry.peek("openai", "gpt-x", 0.0)[1] is State.OPEN
+    body = '{"for": null, "reason": "mended"}'
+    assert (await post(address, "/breakers/openai%2Fgpt-x/reset", body=body)).status == 200
 
 
 async def test_the_known_keys_are_bounded(daemon: Daemon, address: str) -> None:

@@ -7,12 +7,14 @@ from sidecar.breaker.admission import Admission
 from sidecar.breaker.model import (
     Kind,
     Mode,
+    NoRoomError,
     Outcome,
     ProviderSettings,
     Refusal,
     Scope,
     Settings,
     State,
+    UnknownKeyError,
     UpstreamVerdict,
     Verb,
 )
@@ -186,8 +188,10 @@ class TestOneBreakerForAll:
     def test_subjects_have_no_key_of_their_own(self, at):
         at.call("single", "gpt-x", SUCCESS)
         assert at.registry.peek("single", "gpt-x", at.now)[0] == "single"
-        with pytest.raises(KeyError):
+        with pytest.raises(UnknownKeyError) as caught:
             at.registry.control("single/gpt-x", Verb.OPEN, at.now)
+        assert "scope: provider" in caught.value.why
+        assert list(at.states("single")) == ["single"]
 
     def test_also_where_a_call_names_no_subject(self, at):
         at.call("openai", None, FAILURE, byte=True)
@@ -262,10 +266,46 @@ class TestControl:
         shown = control(Verb.RESET)
         assert shown.forced is shown.mode_override is None
 
-    @pytest.mark.parametrize("key", ["nobody", "nobody/gpt-x", "openai/never-called", ""])
-    def test_an_unknown_key_is_an_error(self, at, key):
-        with pytest.raises(KeyError):
+    @pytest.mark.parametrize("key", ["nobody", "nobody/gpt-x", "", "/gpt-x"])
+    def test_an_unknown_provider_is_an_error(self, at, key):
+        with pytest.raises(UnknownKeyError):
             at.registry.control(key, Verb.OPEN, at.now)
+
+    @pytest.mark.parametrize("subject", ["gpt-x", "meta/llama-3", "~v1/files", "~other"])
+    def test_a_key_that_no_call_has_used(self, at, subject):
+        key = f"openai/{subject}"
+        shown = at.registry.control(key, Verb.OPEN, at.now, 60.0, "a drill")
+        assert (shown.key, shown.state) == (key, State.OPEN)
+        refusal = at.registry.admit("openai", subject, at.now)
+        assert (refusal.key, refusal.reason) == (key, "forced open: a drill")
+        assert at.registry.control(key, Verb.RESET, at.now).state is State.CLOSED
+        at.call("openai", subject, SUCCESS)
+
+    @pytest.mark.parametrize("verb", [Verb.OPEN, Verb.OBSERVE, Verb.ENFORCE, Verb.OFF])
+    def test_what_was_set_by_hand_before_a_call_is_not_forgotten(self, at, verb, monkeypatch):
+        monkeypatch.setattr(provider_module, "KEYS", 5)
+        at.registry.control("openai/by-hand", verb, at.now)
+        for number in range(50):
+            at.call("openai", f"gpt-{number}", SUCCESS)
+        assert "openai/by-hand" in at.states("openai")
+        assert len(at.states("openai")) == 4
+
+    def test_keys_by_hand_are_bounded_and_never_the_shared_one(self, at):
+        for number in range(provider_module.KEYS - 2):
+            at.registry.control(f"openai/gpt-{number}", Verb.OPEN, at.now)
+        with pytest.raises(NoRoomError):
+            at.registry.control("openai/one-more", Verb.OPEN, at.now)
+        at.call("openai", "one-more", SUCCESS)
+        assert at.states("openai")["openai/~other"] is State.CLOSED
+        at.registry.control("openai/gpt-7", Verb.RESET, at.now)
+        assert at.registry.control("openai/one-more", Verb.OPEN, at.now).key == "openai/one-more"
+
+    def test_reset_takes_no_time(self, at):
+        at.trip("openai", "gpt-x")
+        for key in ("openai/gpt-x", "openai/never-called"):
+            with pytest.raises(ValueError, match="reset takes no time"):
+                at.registry.control(key, Verb.RESET, at.now, 60.0)
+        assert at.states("openai") == {"openai": State.CLOSED, "openai/gpt-x": State.OPEN}
 
 
 class TestVerdict:
@@ -302,6 +342,11 @@ class TestVerdict:
         assert self.verdict(at) is UpstreamVerdict.DEGRADED
         at.trip("openai", "gpt-y")
         assert self.verdict(at) is UpstreamVerdict.DOWN
+
+    def test_a_model_that_was_only_steered_is_not_in_use(self, at):
+        for model in ("gpt-x", "gpt-y"):
+            at.registry.control(f"openai/{model}", Verb.OPEN, at.now)
+        assert self.verdict(at) is UpstreamVerdict.DEGRADED
 
     def test_an_api_without_models_is_judged_by_its_routes(self, at):
         at.trip("other", "~repos")

@@ -62,6 +62,20 @@ def test_the_dialect_can_be_given(commands: Commands) -> None:
     assert "anthropic" in done.stderr
 
 
+@pytest.mark.parametrize("field", ["dialect", "provider"])
+@pytest.mark.parametrize(("name", "near"), [("anthropc", "anthropic"), ("zzzzzz", None)])
+def test_a_dialect_that_does_not_exist(
+    field: str, name: str, near: str | None, commands: Commands
+) -> None:
+    done = commands.run("classify", stdin=json.dumps({"status": 503, field: name}))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no dialect '{name}'" in done.stderr
+    assert ("did you mean" in done.stderr) is (near is not None)
+    assert f"did you mean {near}?" in done.stderr or near is None
+    assert "auto" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("source", ["database", "sdk"])
 def test_other_sources_are_a_clear_no(source: str, commands: Commands) -> None:
     done = commands.run("classify", stdin=json.dumps({"source": source, "type": "x"}))

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from sidecar.cli import COMMANDS, module_of, parser_of
 from sidecar.cli.errors import Exit
 
-DOCS = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = (ROOT / "docs" / "cli.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def section(name: str) -> str:
@@ -18,6 +21,32 @@ def section(name: str) -> str:
     )
     assert found, f"docs/cli.md has no section for {name}"
     return found[1]
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The arguments of each `breaker-sidecar` that a console block says, without redirections."""
+    lines = [
+        line
+        for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+    ]
+    found = [re.search(r"(?:^|\$\()breaker-sidecar([^)|>]*)", line) for line in lines]
+    return [shlex.split(match[1], comments=True) for match in found if match]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_page_shows_is_understood(page: Path) -> None:
+    for name, *arguments in commands_in(page.read_text()):
+        parser_of(name, module_of(name)).parse_args(arguments, argparse.Namespace(command=name))
+
+
+def test_the_readme_says_how_to_get_the_command_before_it_is_used() -> None:
+    readme = (ROOT / "README.md").read_text()
+    blocks = "".join(re.findall(r"^```console\n(.*?)^```", readme, re.MULTILINE | re.DOTALL))
+    before = blocks.partition("breaker-sidecar ")[0]
+    assert "make run" in before
+    assert "make test" in before
+    assert "pip install ." in before
 
 
 @pytest.mark.parametrize("name", COMMANDS)

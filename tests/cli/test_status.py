@@ -146,9 +146,13 @@ def test_a_daemon_from_the_shell(commands: Commands) -> None:
     assert "openai" in done.stdout
     assert "\x1b" not in done.stdout
 
-    done = commands.run("open", "openai/gpt-x", **here)
-    assert (done.returncode, done.stdout) == (1, "")  # no call has named that model yet
-    assert "openai/gpt-x" in done.stderr
+    done = commands.run("open", "openai/gpt-x", **here)  # no call has named that model yet
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("openai/gpt-x is open")
+    done = commands.run("reset", "openai/gpt-x", "--for", "10m", **here)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "reset takes no --for" in done.stderr
+    assert commands.run("reset", "openai/gpt-x", **here).returncode == 0
     done = commands.run("open", "openai", "--for", "10m", "--reason", "a drill", **here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("openai is open, mode enforce, for 10m")

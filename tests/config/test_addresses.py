@@ -27,7 +27,7 @@ from sidecar.config.addresses import (
         ("127.0.0.1:0", ("127.0.0.1",), 0, True),
         ("127.8.8.8:1", ("127.8.8.8",), 1, True),
         ("[::1]:7600", ("::1",), 7600, True),
-        ("[::ffff:127.0.0.1]:1", ("::ffff:7f00:1",), 1, True),
+        ("[::ffff:127.0.0.1]:1", ("::ffff:127.0.0.1",), 1, True),
         ("0.0.0.0:7600", ("0.0.0.0",), 7600, False),
         ("[::]:7600", ("::",), 7600, False),
         ("10.0.0.1:65535", ("10.0.0.1",), 65535, False),
@@ -39,6 +39,18 @@ def test_listen(text, hosts, port, loopback):
     listen = parse_listen(text)
     assert (listen.hosts, listen.port, listen.loopback) == (hosts, port, loopback)
     assert parse_listen(str(listen)) == listen
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("https://[::FFFF:10.0.0.1]:8443", "https://[::ffff:10.0.0.1]:8443"),
+        ("https://[0:0:0:0:0:ffff:a00:1]:8443", "https://[::ffff:10.0.0.1]:8443"),
+        ("https://[2001:DB8:0::1]", "https://[2001:db8::1]"),
+    ],
+)
+def test_an_address_has_one_form_on_every_python(text, plain):
+    assert parse_upstream(text) == plain
 
 
 def test_unix_socket():

@@ -112,6 +112,28 @@ def test_conditions_that_cannot_be(when, provider_problems):
     assert provider_problems(f"rules: [{{when: {when}, class: transient}}]")
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("body", "body.PATH"),
+        ("body.", "body.PATH"),
+        ("Body", "body.PATH"),
+        ("bdy.error.code", "body.error.code"),
+        ("header", "header.NAME"),
+        ("headers.x-kind", "header.x-kind"),
+        ("headers", "header.NAME"),
+        ("header.a b", "header.NAME"),
+        ("Status", "status"),
+        ("status.code", "status"),
+        ("method", None),
+    ],
+)
+def test_a_hint_names_what_can_be_written(key, meant, provider_problems):
+    (line,) = provider_problems(f"rules: [{{when: {{'{key}': x}}, class: transient}}]")
+    assert "a condition is status, header.NAME or body.PATH" in line
+    assert line.partition("did you mean ")[2] == ("" if meant is None else f'"{meant}"?')
+
+
 def test_rules_must_be_a_list(provider_problems):
     (line,) = provider_problems("rules: {when: {status: 500}}")
     assert "a list of rules is needed" in line

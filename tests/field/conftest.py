@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import inspect
 import io
 import json
 import logging
@@ -24,28 +21,6 @@ from tests.proxy.conftest import start, upstream
 from .process import Process
 
 __all__ = ["start", "upstream"]
-
-HERE = Path(__file__).parent
-HANGS = 60.0
-"""Seconds after which a test is taken to hang; no test asserts how fast anything is."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if isinstance(item, pytest.Function) and HERE in item.path.parents:
-            item.obj = _limited(item.obj)
-
-
-def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
-    if not inspect.iscoroutinefunction(test):
-        return test
-
-    @functools.wraps(test)
-    async def limited(*args: Any, **more: Any) -> None:
-        async with asyncio.timeout(HANGS):
-            await test(*args, **more)
-
-    return limited
 
 
 @pytest.fixture(autouse=True)

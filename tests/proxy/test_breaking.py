@@ -247,6 +247,24 @@ async def test_f040_no_route_is_exempt(start, upstream, path, method, body, key)
     assert running.breaker(key).state == "open"
 
 
+@pytest.mark.parametrize(
+    ("model", "key", "mark"),
+    [
+        ("~x", "up/%7Ex", "up/%257Ex"),
+        ("%7Ex", "up/%257Ex", "up/%25257Ex"),
+        ("~v1/chat/completions", "up/%7Ev1/chat/completions", "up/%257Ev1/chat/completions"),
+        ("a~b%", "up/a~b%", "up/a~b%25"),
+    ],
+)
+async def test_no_model_shares_the_key_of_a_route(start, upstream, model, key, mark) -> None:
+    running = await start({"up": upstream.url})
+    found = await call(running.port, CHAT, "POST", chat(model))
+    assert found.get("x-sidecar-breaker") == f"{mark}; state=closed; mode=enforce"
+    assert running.calls[-1].model == model
+    assert running.breaker(key).window.success == 1
+    assert running.breaker(f"up/{model}") is None or key == f"up/{model}"
+
+
 async def test_the_model_may_stand_last_in_a_long_body(start, upstream) -> None:
     running = await start({"up": upstream.url})
     body = json.dumps({"messages": [{"content": "x" * 300_000, "model": "no"}], "model": "late"})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from contextlib import suppress
 
 import pytest
+import trustme
 
 from .callers import Caller, call, request
-from .upstreams import answer, says
+from .upstreams import Visit, answer, says
 
 H = b"Host: localhost\r\n"
 BAD_REQUESTS = {
@@ -151,6 +154,82 @@ async def test_f152_absolute_forms(start, upstream) -> None:
     found = await call(running.port, f"http://localhost:{running.port}/up/x?y")
     assert found.status == 200
     assert upstream.requests[0].target == b"/x?y"
+
+
+ONCE = (
+    "User-Agent", "Content-Type", "ETag", "Server", "Max-Forwards", "Content-Range",
+    "Content-Location",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        *((b"GET /up/x HTTP/1.1\r\n" + 2 * f"{name}: a\r\n".encode(), 400) for name in ONCE),
+        (b"GET /up/x HTTP/1.1\r\n" + 2 * b"Accept: a\r\n", 200),
+        (b"BREW /up/x HTTP/1.1\r\n", 400),
+        (b"get /up/x HTTP/1.1\r\n", 400),
+        (b"PURGE /up/x HTTP/1.1\r\n", 200),
+        ("GET /up/größe HTTP/1.1\r\n".encode(), 400),
+        ("GET /up/x?q=größe HTTP/1.1\r\n".encode(), 400),
+        (b"GET /up/gr%C3%B6%C3%9Fe HTTP/1.1\r\n", 200),
+    ],
+)
+async def test_what_the_page_for_clients_says_does_not_pass(start, upstream, line, status) -> None:
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(line + H + b"\r\n")
+    assert ((await caller.answer()).status, upstream.hits) == (status, int(status == 200))
+
+
+async def test_a_caller_that_closes_its_sending_side_is_gone(start, upstream) -> None:
+    async def script(visit: Visit) -> None:
+        await visit.closed()
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(request("/up/x"))
+    caller.writer.write_eof()
+    with suppress(ConnectionResetError):
+        assert await caller.reader.read() == b""
+    while not running.calls:
+        await asyncio.sleep(0)
+    assert running.breaker("up/~x").window.neutral == 1
+
+
+@pytest.mark.parametrize("scheme", ["https", "ftp", "ws", "x-http", "file"])
+async def test_f152_absolute_forms_of_another_scheme(start, upstream, scheme) -> None:
+    running = await start({"up": upstream.url})
+    found = await call(running.port, f"{scheme}://localhost:{running.port}/up/x")
+    assert (found.status, upstream.hits) in ((403, 0), (400, 0))
+    assert found.envelope["code"] == ("forbidden_host" if found.status == 403 else "bad_request")
+
+
+async def test_f152_absolute_forms_over_tls(start, upstream, tmp_path) -> None:
+    authority, context = trustme.CA(), ssl.create_default_context()
+    certificate = authority.issue_cert("localhost")
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "pem"))
+    authority.configure_trust(context)
+    tls = {"cert": str(tmp_path / "pem"), "key": str(tmp_path / "pem")}
+    running = await start({"up": upstream.url}, listen={"address": "127.0.0.1:0", "tls": tls})
+    for scheme, status in (("https", 200), ("HTTPS", 200), ("http", 200), ("ftp", 403)):
+        caller = await Caller.connect(running.port, ssl=context, server_hostname="localhost")
+        await caller.send(request(f"{scheme}://localhost:{running.port}/up/x"))
+        assert (await caller.answer()).status == status, scheme
+        await caller.closed()
+
+
+@pytest.mark.parametrize("target", ["/up/x", "/nobody/x", "http://evil.test/up/x"])
+async def test_trace_would_echo_the_headers_that_are_set_here(start, upstream, target) -> None:
+    secret = {"authorization": {"value": "Bearer sk-of-the-house"}}
+    running = await start({"up": {"upstream": upstream.url, "set_headers": secret}})
+    found = await call(running.port, target, "TRACE")
+    assert (found.status, found.envelope["code"]) == (405, "not_allowed")
+    assert (found.get("x-sidecar-decision"), upstream.hits) == ("not_allowed", 0)
+    assert b"TRACE" in found.body
+    found = await call(running.port, target, "TRACE", host="evil.test")
+    assert (found.status, found.envelope["code"]) == (405, "not_allowed")
 
 
 async def test_f152_no_open_proxy(start, upstream) -> None:

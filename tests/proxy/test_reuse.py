@@ -9,6 +9,10 @@ import pytest
 from .callers import Caller, call, request
 from .upstreams import Visit, answer, says
 
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: image/x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"4\r\ngood\r\n0\r\n\r\n"
+)
 EVIL = answer(200, b"SMUGGLED")
 
 
@@ -49,8 +53,7 @@ async def test_an_answer_nobody_asked_for_reaches_nobody(start, upstream) -> Non
     "good",
     [
         answer(200, b"good"),
-        b"HTTP/1.1 200 OK\r\nContent-Type: image/x\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"4\r\ngood\r\n0\r\n\r\n",
+        CHUNKED,
         b"HTTP/1.1 204 No\r\n\r\n",
         b"HTTP/1.1 304 Not\r\nContent-Length: 9\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\n" + answer(200, b"good"),

@@ -155,7 +155,7 @@ class Upstream:
                 await self.script(visit)
                 if not visit.keep:
                     break
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        except (asyncio.IncompleteReadError, ConnectionError, ValueError, asyncio.CancelledError):
             pass
         finally:
             self.open_connections -= 1

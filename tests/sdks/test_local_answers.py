@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anthropic
+import anyio
 import openai
 import pytest
 import trustme
 
+from sidecar import clock
 from tests.proxy.upstreams import Upstream, Visit, answer, says
 
 from .clients import ASYNC_KINDS, KINDS
@@ -87,10 +89,20 @@ async def test_breaker_open(start, upstream, api, make, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ASYNC_KINDS)
-async def test_breaker_open_without_fail_fast(start, upstream, api, make, kind) -> None:
+async def test_breaker_open_without_fail_fast(
+    start, upstream, api, make, kind, monkeypatch
+) -> None:
     """The client's own retry, after the wait it was told, is the probe."""
-    breaker = {"fail_fast": False, "open_for": "800ms", "jitter": 0}
-    running = await begin(start, upstream.url, breaker=breaker)
+    slept: list[float] = []
+    real = clock.monotonic
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    # The client's sleep moves the daemon's clock, so that no machine is too slow for the test.
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + sum(slept))
+    running = await begin(start, upstream.url, breaker={"fail_fast": False, "open_max": "1h"})
     hasty, patient = make(kind, running, max_retries=0), make(kind, running, max_retries=1)
     await open_the_breaker(hasty, api)
 
@@ -103,6 +115,8 @@ async def test_breaker_open_without_fail_fast(start, upstream, api, make, kind) 
     await patient.ask("status-500")
     assert [call.decision for call in running.calls[-2:]] == ["breaker_open", "forwarded"]
     assert running.calls[-1].status == 200
+    assert len(slept) == 1
+    assert 0 < slept[0] <= 36
 
 
 # -- no connection --------------------------------------------------------------------------

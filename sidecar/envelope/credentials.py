@@ -1,0 +1,190 @@
+"""The credentials of one request, and their removal from whatever an upstream says about it.
+
+A key without a known prefix looks like any other word. But the request that carried it is at hand,
+so what an upstream echoes of it is found literally. All of this is done only where an error is
+composed: an answer that is good pays nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from urllib.parse import quote, unquote, unquote_plus
+
+from sidecar.envelope.redact import (
+    HIDDEN,
+    SHORTEST,
+    is_secret_header,
+    is_secret_name,
+    looks_secret,
+    path_segments,
+    redact_headers,
+    redact_text,
+)
+
+Secrets = Callable[[], Sequence[str]]
+"""Tells the credentials of a request when they are needed; `tuple` where there is none."""
+
+_MOST = 32
+"""Credentials that are looked for: each costs a search through the whole body."""
+
+_MOST_BEGINNINGS = 64
+"""Places that are tried: of a text made for it, every character could be one."""
+
+_NAMED_KEY = re.compile(r"(?:^|[-_])(?:key|token)$")
+_NO_SECRETS = frozenset(
+    {"idempotency-key", "x-idempotency-key", "sec-websocket-key", "surrogate-key"}
+)
+_PARAMETER = re.compile(r"(?:^|[&;])([^=&;]{1,64})=([^&;]{8,})")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31} +(?=\S)")
+_LONG_PIECE = re.compile(r"[^\s,;=\"']{16,}")
+_FOR_PAGES = "+&<>'`"
+_UPPER_ESCAPES = str.maketrans({char: f"\\u{ord(char):04X}" for char in _FOR_PAGES})
+_LOWER_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in _FOR_PAGES})
+
+
+def request_secrets(pairs: Iterable[tuple[bytes, bytes]], target: str) -> tuple[str, ...]:
+    """The credentials that one request carries, as an answer may echo them.
+
+    Args:
+        pairs: its header lines.
+        target: its target, path and query, as it came.
+
+    Returns:
+        Values of at least eight characters, raw and with percent-escapes undone, longest first; at
+        most 32, those of headers before those of the target.
+    """
+    found: dict[str, None] = {}
+    for secret in _all_secrets(pairs, target):
+        if len(secret) >= SHORTEST:
+            found[secret] = None
+            if len(found) == _MOST:
+                break
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _all_secrets(pairs: Iterable[tuple[bytes, bytes]], target: str) -> Iterator[str]:
+    for raw_name, raw_value in pairs:
+        name = raw_name.decode("latin-1").lower()
+        if not _carries_credential(name):
+            continue
+        yield from _in_header(name, raw_value.decode("latin-1").strip())
+        if not raw_value.isascii():
+            yield from _in_header(name, raw_value.decode("utf-8", "replace").strip())
+    path, _, query = target.partition("?")
+    for match in _PARAMETER.finditer(query):
+        name, value = match.groups()
+        plain = unquote_plus(value)
+        if is_secret_name(name) or looks_secret(plain):
+            yield from (value, unquote(value), plain)
+    for segment, secret in path_segments(path):
+        if secret:
+            yield from (segment, unquote(segment), unquote(segment).removeprefix("bot"))
+
+
+def _carries_credential(name: str) -> bool:
+    return is_secret_header(name) or (
+        _NAMED_KEY.search(name) is not None and name not in _NO_SECRETS
+    )
+
+
+def _in_header(name: str, value: str) -> Iterator[str]:
+    if name == "cookie":
+        for pair in value.split(";"):
+            text = pair.partition("=")[2].strip().strip('"')
+            yield from (text, unquote(text)) if "%" in text else (text,)
+        return
+    scheme = _SCHEME.match(value)
+    if scheme is None:
+        yield value
+        return
+    rest = value[scheme.end() :]
+    yield rest
+    if scheme[0].rstrip().lower() == "basic":
+        yield from _user_and_password(rest)
+    else:
+        # `Token token="…"`, `Digest response="…"`: the values by themselves.
+        yield from _LONG_PIECE.findall(rest)
+
+
+def _user_and_password(encoded: str) -> Iterator[str]:
+    try:
+        both = base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return
+    user, _, password = both.partition(":")
+    # Some send their key as the name, with an empty password.
+    yield from (both, user, password)
+
+
+class Redactor:
+    """Hides given secrets, however they are escaped, and everything else that looks like one.
+
+    Args:
+        secrets: literal values, longest first.
+    """
+
+    __slots__ = ("_spellings",)
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._spellings = _spellings(secrets) if secrets else ()
+
+    def literally(self, text: str) -> str:
+        """Hides the given secrets only: quick enough for a text of any length."""
+        for spelling in self._spellings:
+            text = text.replace(spelling, HIDDEN)
+        return text
+
+    def text(self, text: str) -> str:
+        """Hides the given secrets, then what `redact_text` knows."""
+        return redact_text(self.literally(text))
+
+    def cut_text(self, text: str) -> str:
+        """`text` of the beginning of a longer text: its end may be the beginning of a secret."""
+        text = self.literally(text)
+        for spelling in self._spellings:
+            text = _without_beginning(text, spelling)
+        return redact_text(text)
+
+    def headers(self, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """`redact_headers`, without the given secrets."""
+        return redact_headers(pairs, self.text)
+
+
+def _without_beginning(text: str, secret: str) -> str:
+    head = secret[:SHORTEST]
+    at = text.find(head, max(0, len(text) - len(secret)))
+    for _ in range(_MOST_BEGINNINGS):
+        if at < 0:
+            return text
+        if secret.startswith(text[at:]):
+            return text[:at] + HIDDEN
+        at = text.find(head, at + 1)
+    return text
+
+
+PATTERNS_ONLY = Redactor()
+"""Where the request is not known."""
+
+
+def _spellings(secrets: Sequence[str]) -> tuple[str, ...]:
+    """Each secret as it is, and as JSON, HTML and percent-encoding write it; longest first."""
+    found: dict[str, None] = {}
+    for secret in secrets:
+        as_json = json.dumps(secret)[1:-1]
+        found |= dict.fromkeys(
+            (
+                secret,
+                as_json,
+                as_json.replace("/", "\\/"),
+                # Writers of JSON that may stand in a page escape more than they must.
+                as_json.translate(_UPPER_ESCAPES),
+                as_json.translate(_LOWER_ESCAPES),
+                html.escape(secret),
+                quote(secret, safe="", errors="replace"),
+            )
+        )
+    return tuple(sorted(found, key=len, reverse=True))

@@ -1,0 +1,134 @@
+"""A stream of events on its way through: what judges it, and where one event ends."""
+
+from __future__ import annotations
+
+from sidecar.envelope.inflate import StreamInflater
+from sidecar.envelope.model import Classified, Verdict
+from sidecar.envelope.stream import StreamReader
+
+LONGEST_TAIL = 64 * 1024
+"""Bytes of an event that wait for its end; a longer one passes as it comes."""
+
+
+_UNREADABLE = Classified(
+    envelope=None,
+    verdict=Verdict.NEUTRAL,
+    rule="a stream in a coding that cannot be read: it ended cleanly, more is not known",
+)
+
+
+class Scanner:
+    """Reads a stream as it passes, and judges it at its end.
+
+    Args:
+        reader: what reads events.
+        inflater: undoes the coding of the copy that is read; None without one.
+    """
+
+    __slots__ = ("_broken", "_inflater", "_reader")
+
+    def __init__(self, reader: StreamReader, inflater: StreamInflater | None) -> None:
+        self._reader = reader
+        self._inflater = inflater
+        self._broken = False
+
+    @property
+    def plain(self) -> bool:
+        """Are the bytes that pass the events themselves?"""
+        return self._inflater is None
+
+    @property
+    def content(self) -> bool:
+        """Has something meaningful come, an error included?"""
+        return self._broken or self._reader.content or self._reader.failed is not None
+
+    @property
+    def terminated(self) -> bool:
+        """Has the stream said that it is over?"""
+        return self._reader.terminated
+
+    @property
+    def failed(self) -> Classified | None:
+        """The upstream's own error event, classified."""
+        return self._reader.failed
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes the next bytes of the body."""
+        if self._broken or self._reader.terminated:
+            return
+        if self._inflater is not None:
+            text = self._inflater.feed(chunk)
+            if text is None:
+                self._broken = True
+                return
+            chunk = text
+        self._reader.feed(chunk)
+
+    def finish(self, *, clean: bool) -> Classified:
+        """Takes the end of the body.
+
+        Args:
+            clean: the framing ended as it should.
+        """
+        if self._broken and clean and self._reader.failed is None:
+            return _UNREADABLE
+        return self._reader.finish(clean=clean)
+
+
+class EventTail:
+    """Keeps the beginning of an event back until its rest is there.
+
+    Attributes:
+        since: when the first byte of what is kept came; None if nothing is.
+    """
+
+    __slots__ = ("_kept", "_partial", "since")
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._partial = False
+        self.since: float | None = None
+
+    def whole(self, chunk: bytes, now: float) -> bytes:
+        """The bytes that end with an event, of what was kept and what came.
+
+        Args:
+            chunk: what came.
+            now: any clock's seconds, for `since`.
+        """
+        if not self._kept and chunk.endswith(b"\n\n"):
+            self._partial = False
+            return chunk
+        data = self._kept + chunk if self._kept else chunk
+        end = _last_end(data)
+        if end:
+            self._partial = False
+            self.since = None
+        self._kept = data[end:]
+        if not self._kept:
+            self.since = None
+        elif self._partial or len(self._kept) > LONGEST_TAIL:
+            # Its beginning has passed already: the rest follows at once.
+            return data[:end] + self.give_up()
+        elif self.since is None:
+            self.since = now
+        return data[:end]
+
+    def give_up(self) -> bytes:
+        """What was kept, to be sent although its end is not there."""
+        kept, self._kept = self._kept, b""
+        self.since = None
+        self._partial = self._partial or bool(kept)
+        return kept
+
+    def before_event(self) -> bytes:
+        """What ends half an event that was sent; what is still kept is dropped."""
+        self._kept = b""
+        self.since = None
+        return b"\n\n" if self._partial else b""
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last whole event (or line of JSON) ends; 0 if none does."""
+    marks = (b"\n",) if data.startswith(b"{") else (b"\n\n", b"\r\n\r\n", b"\r\r")
+    return max(at + len(mark) if (at := data.rfind(mark)) >= 0 else 0 for mark in marks)
