@@ -133,6 +133,9 @@ _HOOKS = frozenset(
 _PARTS = re.compile(r"[:/.@\s]")
 _ID_PREFIX = re.compile(r"[a-z]{2,16}[_-]")
 _KEY_RUN = re.compile(r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+|[A-Za-z0-9]{20,}+)")
+_SUSPECT = re.compile(
+    rf"[%;]|{_KEY_RUN.pattern}|/(?i:hooks?|services|triggers|workflows|(?:incoming)?webhook)"
+)
 _RANDOM_RUN = re.compile(
     r"(?<![A-Za-z0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+"
 )
@@ -225,9 +228,12 @@ def looks_secret(text: str) -> bool:
         return False
     if any(_KEY_RUN.search(shape[0]) for shape in _SHAPES.finditer(text)):
         return True
-    if _WEB_TOKEN.search(text) or _CAPABILITY.search(text):
+    if "eyJ" in text and _WEB_TOKEN.search(text):
         return True
-    return any(_is_random(part) for part in _PARTS.split(text))
+    if ":" in text or "/" in text or "%" in text:
+        if _CAPABILITY.search(text):
+            return True
+    return len(text) >= _RANDOM_LENGTH and any(_is_random(part) for part in _PARTS.split(text))
 
 
 def _is_random(part: str) -> bool:
@@ -286,10 +292,11 @@ def _beginning(text: str, separator: str) -> str:
 
 
 def _redact_path(path: str) -> str:
-    shown = "/".join(
-        HIDDEN if secret else _hide_shapes(segment) for segment, secret in path_segments(path)
-    )
-    return _QUERY_PAIR.sub(_hide_pair, shown) if ";" in shown else shown
+    if _SUSPECT.search(path):
+        path = "/".join(HIDDEN if secret else segment for segment, secret in path_segments(path))
+        if ";" in path:
+            path = _QUERY_PAIR.sub(_hide_pair, path)
+    return _SHAPES.sub(HIDDEN, path)
 
 
 def path_segments(path: str) -> Iterator[tuple[str, bool]]:

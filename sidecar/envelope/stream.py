@@ -322,7 +322,9 @@ class StreamReader:
     def _verdict(self, *, clean: bool) -> Classified:
         if self.failed is not None:
             return self.failed
-        if self.done:
+        if self.terminated or (self.done and clean):
+            # A finish reason is enough where the body then ends as it should: not every server
+            # sends a terminator.
             return _GOOD
         if clean and not self._known:
             return _GOOD_UNKNOWN
