@@ -20,7 +20,6 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Verdict
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
-from sidecar.proxy.headers import first
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 
 _LINE_BREAK = re.compile(rb"\n(?:[ \t]|\r?\n)")
@@ -135,7 +134,7 @@ class UpstreamProtocol(ResponseHandler):
             return self.received == self._head.size
         if message.chunked:
             return self._last.endswith(b"\n\r\n") or self._last.endswith(b"\n\n")
-        length = first(message.raw_headers, b"content-length")
+        length = message.headers.get("Content-Length")
         return length is not None and self.received == self._head.size + int(length)
 
     def data_received(self, data: bytes) -> None:

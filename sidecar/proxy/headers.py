@@ -51,14 +51,6 @@ def by_name(raw: RawHeaders) -> dict[bytes, bytes]:
     return {name.lower(): value for name, value in reversed(raw)}
 
 
-def first(raw: RawHeaders, name: bytes) -> bytes | None:
-    """The first value of a header, by its lower-case name."""
-    for key, value in raw:
-        if len(key) == len(name) and key.lower() == name:
-            return value
-    return None
-
-
 def connection_names(raw: RawHeaders) -> Collection[bytes]:
     """The header names that this message's `Connection` keeps to this hop."""
     named: set[bytes] = set()
@@ -145,7 +137,8 @@ def response_lines(raw: RawHeaders, dropped: Collection[bytes], *, keep_own: boo
         dropped: further names (lower case) that the daemon writes itself.
         keep_own: True for another sidecar in front, whose own headers are passed on.
     """
-    stopped = {*connection_names(raw), *dropped}
+    named = connection_names(raw)
+    stopped = {*named, *dropped} if named or dropped else ()
     lines: list[bytes] = []
     for name, value in raw:
         fate = _KNOWN.get(name) or _fate(name)

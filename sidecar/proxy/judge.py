@@ -116,12 +116,7 @@ class Judge:
         self.headers = Headers.from_raw(message.raw_headers)
         self.content_type = self.headers.get("content-type")
         self.off = call.admission is not None and call.admission.mode is Mode.OFF
-        self.framing = framing_of(
-            message.code,
-            message.raw_headers,
-            chunked=message.chunked,
-            head_only=call.incoming.method == "HEAD",
-        )
+        self.framing = framing_of(message, head_only=call.incoming.method == "HEAD")
         self.copy = BoundedCopy(runtime.config.limits.classify_body)
         self.ended_well = False
         self._supposed: Classified | None = None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from aiohttp.http_parser import RawResponseMessage
+
 from sidecar.proxy.connection import Connection
-from sidecar.proxy.headers import RawHeaders, first
 
 
 class Framing(Enum):
@@ -21,13 +22,13 @@ class Framing(Enum):
     CLOSE = auto()
 
 
-def framing_of(status: int, raw: RawHeaders, *, chunked: bool, head_only: bool) -> Framing:
+def framing_of(message: RawResponseMessage, *, head_only: bool) -> Framing:
     """The framing of an upstream's answer."""
-    if head_only or status in (204, 304) or status < 200:
+    if head_only or message.code in (204, 304):
         return Framing.NONE
-    if chunked:
+    if message.chunked:
         return Framing.CHUNKED
-    return Framing.CLOSE if first(raw, b"content-length") is None else Framing.LENGTH
+    return Framing.LENGTH if "Content-Length" in message.headers else Framing.CLOSE
 
 
 class Outgoing:
