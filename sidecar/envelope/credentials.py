@@ -46,19 +46,25 @@ _UPPER_ESCAPES = str.maketrans({char: f"\\u{ord(char):04X}" for char in _FOR_PAG
 _LOWER_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in _FOR_PAGES})
 
 
-def request_secrets(pairs: Iterable[tuple[bytes, bytes]], target: str) -> tuple[str, ...]:
+_RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+def request_secrets(
+    pairs: _RawHeaders, target: str, configured: _RawHeaders = ()
+) -> tuple[str, ...]:
     """The credentials that one request carries, as an answer may echo them.
 
     Args:
         pairs: its header lines.
         target: its target, path and query, as it came.
+        configured: header lines that the configuration puts in: secrets whatever their names.
 
     Returns:
         Values of at least eight characters, raw and with percent-escapes undone, longest first; at
-        most 32, those of headers before those of the target.
+        most 32, those of the configuration first and cookies last.
     """
     found: dict[str, None] = {}
-    for secret in _all_secrets(pairs, target):
+    for secret in _all_secrets(pairs, target, configured):
         if len(secret) >= SHORTEST:
             found[secret] = None
             if len(found) == _MOST:
@@ -66,23 +72,37 @@ def request_secrets(pairs: Iterable[tuple[bytes, bytes]], target: str) -> tuple[
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def _all_secrets(pairs: Iterable[tuple[bytes, bytes]], target: str) -> Iterator[str]:
-    for raw_name, raw_value in pairs:
-        name = raw_name.decode("latin-1").lower()
-        if not _carries_credential(name):
-            continue
-        yield from _in_header(name, raw_value.decode("latin-1").strip())
-        if not raw_value.isascii():
-            yield from _in_header(name, raw_value.decode("utf-8", "replace").strip())
+def _all_secrets(pairs: _RawHeaders, target: str, configured: _RawHeaders) -> Iterator[str]:
+    cookies: list[bytes] = []
+    for _, value in configured:
+        yield from _in_header(value)
+    for name, value in pairs:
+        lower = name.lower()
+        if lower == b"cookie":
+            cookies.append(value)
+        elif _carries_credential(lower.decode("latin-1")):
+            yield from _in_header(value)
+    yield from _in_target(target)
+    # Last, for there may be more of them than are looked for.
+    for value in cookies:
+        for pair in value.split(b";"):
+            cookie = pair.partition(b"=")[2].strip().strip(b'"')
+            for text in _read(cookie):
+                yield from (text, unquote(text))
+
+
+def _in_target(target: str) -> Iterator[str]:
     path, _, query = target.partition("?")
     for match in _PARAMETER.finditer(query):
-        name, value = match.groups()
+        value = match[2]
         plain = unquote_plus(value)
-        if is_secret_name(name) or looks_secret(plain):
+        if is_secret_name(match[1]) or looks_secret(plain):
             yield from (value, unquote(value), plain)
     for segment, secret in path_segments(path):
         if secret:
-            yield from (segment, unquote(segment), unquote(segment).removeprefix("bot"))
+            plain = unquote(segment)
+            # `bot123:token`: a bot is also told by what follows the word, and the colon.
+            yield from (segment, plain, plain.removeprefix("bot"), plain.rpartition(":")[2])
 
 
 def _carries_credential(name: str) -> bool:
@@ -91,12 +111,17 @@ def _carries_credential(name: str) -> bool:
     )
 
 
-def _in_header(name: str, value: str) -> Iterator[str]:
-    if name == "cookie":
-        for pair in value.split(";"):
-            text = pair.partition("=")[2].strip().strip('"')
-            yield from (text, unquote(text)) if "%" in text else (text,)
-        return
+def _read(raw: bytes) -> tuple[str, ...]:
+    text = raw.decode("latin-1").strip()
+    return (text,) if raw.isascii() else (text, raw.decode("utf-8", "replace").strip())
+
+
+def _in_header(raw: bytes) -> Iterator[str]:
+    for value in _read(raw):
+        yield from _in_value(value)
+
+
+def _in_value(value: str) -> Iterator[str]:
     scheme = _SCHEME.match(value)
     if scheme is None:
         yield value

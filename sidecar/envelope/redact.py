@@ -105,7 +105,7 @@ _WEB_TOKEN = re.compile(
 _CAPABILITY = re.compile(
     r"""(?x)
     \bbot\d{3,20}(?::|%3[Aa])[A-Za-z0-9_-]{8,}
-  | \b\d{6,20}:[A-Za-z0-9_-]{30,}
+  | \b\d{6,20}(?::|%3[Aa])AA[A-Za-z0-9_-]{28,}
   | \b(?:services/T[A-Z0-9]{5,}/B[A-Z0-9]{5,} | webhooks/\d{5,25}) / [A-Za-z0-9_-]{8,}
     """
 )
@@ -121,9 +121,12 @@ _SHAPE_STARTS = (
     "r8_", "r8-", "nvapi", "fw_", "fw-", "csk", "tgp", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
     "github_pat_", "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA",
 )  # fmt: skip
+_CAPABILITY_STARTS = ("bot", ":AA", "%3AAA", "%3aAA", "services/T", "webhooks/")
 
-# Most paths are a few plain words and a version: nothing in them can be a secret.
-_PLAIN_PATH = re.compile(r"(?:/(?:v\d{1,2}|[a-z]{0,15}))*")
+# Nothing in a path of short words can be a secret, unless it is the address of a webhook.
+_SHORT_WORDS = re.compile(
+    r"(?:[^A-Za-z0-9%;]*+(?:[A-Za-z]{1,23}+|[A-Za-z0-9]{1,11}+)(?![A-Za-z0-9]))*+[^A-Za-z0-9%;]*+"
+)
 _HOOKS = frozenset(
     {"hook", "hooks", "incomingwebhook", "services", "triggers", "webhook", "webhookb2",
      "webhooks", "workflows"}
@@ -132,10 +135,7 @@ _HOOKS = frozenset(
 
 _PARTS = re.compile(r"[:/.@\s]")
 _ID_PREFIX = re.compile(r"[a-z]{2,16}[_-]")
-_KEY_RUN = re.compile(r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+|[A-Za-z0-9]{20,}+)")
-_SUSPECT = re.compile(
-    rf"[%;]|{_KEY_RUN.pattern}|/(?i:hooks?|services|triggers|workflows|(?:incoming)?webhook)"
-)
+_KEY_RUN = re.compile(r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+|[A-Za-z0-9]{24,}+)")
 _RANDOM_RUN = re.compile(
     r"(?<![A-Za-z0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+"
 )
@@ -179,7 +179,7 @@ def _hide_shapes(text: str) -> str:
         text = _SHAPES.sub(HIDDEN, text)
     if "eyJ" in text:
         text = _WEB_TOKEN.sub(HIDDEN, text)
-    if ":" in text or "/" in text:
+    if any(start in text for start in _CAPABILITY_STARTS):
         text = _CAPABILITY.sub(HIDDEN, text)
     return text
 
@@ -226,14 +226,16 @@ def looks_secret(text: str) -> bool:
     """
     if len(text) < SHORTEST or _KEY_RUN.search(text) is None:
         return False
-    if any(_KEY_RUN.search(shape[0]) for shape in _SHAPES.finditer(text)):
-        return True
+    for shape in _SHAPES.finditer(text):
+        if _KEY_RUN.search(shape[0]):
+            return True
     if "eyJ" in text and _WEB_TOKEN.search(text):
         return True
-    if ":" in text or "/" in text or "%" in text:
-        if _CAPABILITY.search(text):
-            return True
-    return len(text) >= _RANDOM_LENGTH and any(_is_random(part) for part in _PARTS.split(text))
+    if (":" in text or "/" in text or "%" in text) and _CAPABILITY.search(text):
+        return True
+    if len(text) < _RANDOM_LENGTH or _RANDOM_RUN.search(text) is None:
+        return False
+    return any(_is_random(part) for part in _PARTS.split(text))
 
 
 def _is_random(part: str) -> bool:
@@ -276,7 +278,7 @@ def redact_target(path_and_query: str) -> str:
     path, mark, query = path_and_query.partition("?")
     if len(path) > SHOWN_TARGET:
         path = _beginning(path, "/")
-    shown = path if _PLAIN_PATH.fullmatch(path) else _redact_path(path)
+    shown = path if _is_of_short_words(path) else _redact_path(path)
     if mark:
         if len(query) > SHOWN_TARGET:
             query = _beginning(query, "&")
@@ -291,12 +293,18 @@ def _beginning(text: str, separator: str) -> str:
     return text[: text.rfind(separator, 0, SHOWN_TARGET) + 1] + "..."
 
 
+def _is_of_short_words(path: str) -> bool:
+    if _SHORT_WORDS.fullmatch(path) is None:
+        return False
+    path = path.lower()
+    return not ("hook" in path or "services" in path or "triggers" in path or "workflows" in path)
+
+
 def _redact_path(path: str) -> str:
-    if _SUSPECT.search(path):
-        path = "/".join(HIDDEN if secret else segment for segment, secret in path_segments(path))
-        if ";" in path:
-            path = _QUERY_PAIR.sub(_hide_pair, path)
-    return _SHAPES.sub(HIDDEN, path)
+    shown = [HIDDEN if secret else segment for segment, secret in path_segments(path)]
+    if ";" in path:
+        shown = [_QUERY_PAIR.sub(_hide_pair, segment) for segment in shown]
+    return "/".join(shown)
 
 
 def path_segments(path: str) -> Iterator[tuple[str, bool]]:

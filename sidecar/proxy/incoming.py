@@ -110,13 +110,13 @@ class Incoming:
         """Does the caller ask for the envelope as the body of errors?"""
         return replies.wants_envelope(self.header(b"accept"))
 
-    def secrets(self, added: headers.RawHeaders = ()) -> tuple[str, ...]:
+    def secrets(self, configured: headers.RawHeaders = ()) -> tuple[str, ...]:
         """The credentials that the request carries, as an answer may echo them.
 
         Args:
-            added: header lines that the configuration puts in.
+            configured: header lines that the configuration puts in.
         """
-        return request_secrets((*self.raw, *added), self._message.path)
+        return request_secrets(self.raw, self._message.path, configured)
 
     # -- may it pass? -----------------------------------------------------------------------
 

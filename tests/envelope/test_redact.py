@@ -1,13 +1,24 @@
 """No key, token, cookie or password leaves in anything that is shown."""
 
 import json
+import time
 
 import pytest
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen
-from sidecar.envelope.redact import redact_headers, redact_target, redact_text
+from sidecar.envelope.redact import (
+    is_secret_header,
+    is_secret_name,
+    looks_secret,
+    path_segments,
+    redact_headers,
+    redact_target,
+    redact_text,
+    shown_name,
+    shown_path,
+)
 
 SECRET = "hunter2hunter2hunter2"
 
@@ -33,6 +44,18 @@ SECRET = "hunter2hunter2hunter2"
         "https://host.example/x?a=1&X-Amz-Signature={}",
         "eyJhbGciOiJI.eyJzdWIi{}.sig",
         "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
+        "Incorrect API key provided: {}.",
+        "the access token '{}' is not valid",
+        "Cookie: sid={}; theme=dark",
+        "set-cookie: a=b; sid={}; HttpOnly",
+        '{{"headers": {{"Cookie": "sid={}"}}}}',
+        'password="{}',
+        "GET /x?appid={}",
+        "GET /x?a=1&k%65y={}",
+        "jwt-eyJhbGciOiJI.eyJzdWIi{}.sig",
+        "https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/{}",
+        "https://discord.com/api/webhooks/123456789/{}",
+        "https://api.telegram.org/bot123456789:{}/getMe",
     ],
 )
 def test_secrets_are_hidden(text):
@@ -50,6 +73,9 @@ def test_secrets_are_hidden(text):
         '{"api_key": null, "password": false}',
         "The model `gpt-x` does not exist.",
         "https://platform.example/docs?page=2#errors",
+        "You can find your API key at https://platform.example/account/api-keys.",
+        "a cookie: what is that?",
+        "no such file: file-abc123DEF456ghi789jkl0",
     ],
 )
 def test_everything_else_stays(text):
@@ -92,10 +118,115 @@ def test_headers():
         ("/x?api_key=abc&access_token=d", "/x?api_key=[redacted]&access_token=[redacted]"),
         ("/bot/sk-abcdef123456/send", "/bot/[redacted]/send"),
         ("/a\r\nb", "/a??b"),
+        ("/bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getMe", "/[redacted]/getMe"),
+        ("/bot123456789%3AAAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getMe", "/[redacted]/getMe"),
+        ("/services/T0A/B0BBBBBBB/TW92ZWhpZGRl", "/services/T0A/[redacted]/[redacted]"),
+        ("/hooks/TW92ZWhpZGRlbnRva2VuMTIz", "/hooks/[redacted]"),
+        ("/Hooks/abcdefghijklmnopqrst", "/Hooks/[redacted]"),
+        ("/v2/webhook/6a7b8c9d-1111-2222-3333-444455556666", "/v2/webhook/[redacted]"),
+        ("/repos/o/r/hooks/12345678/deliveries", "/repos/o/r/hooks/12345678/deliveries"),
+        ("/services/my-service-name/deploy", "/services/my-service-name/deploy"),
+        ("/t/aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA/x", "/t/[redacted]/x"),
+        ("/t/aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1z%41", "/t/[redacted]"),
+        ("/a;jsessionid=1A2B/x?k%65y=abc&b=1", "/a;jsessionid=[redacted]/x?k%65y=[redacted]&b=1"),
+        ("/x?appid=abc", "/x?appid=[redacted]"),
+        ("/x?q=sk-abcdef123456", "/x?q=[redacted]"),
     ],
 )
 def test_targets(target, shown):
     assert redact_target(target) == shown
+    assert shown_path(target) == shown
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/files/file-abc123DEF456ghi789",
+        "/v1/chat/completions/chatcmpl-9xYzAbC123DEFghiJKL456mnoPQRs",
+        "/v1/messages/batches/msgbatch_01HkcTjaV5uDC8jWR4ZsDV8d",
+        "/x/6a7b8c9d-1111-2222-3333-444455556666",
+        "/x/507f1f77bcf86cd799439011",
+        "/v1beta/models/gemini-2.0-flash:streamGenerateContent",
+        "/models/Meta-Llama-3.1-405B-Instruct-Turbo",
+        "/services/data/v58.0/query",
+        "//",
+        "",
+    ],
+)
+def test_ids_and_models_in_a_path_stay(path):
+    assert redact_target(path) == path
+
+
+def test_a_long_target_is_cut_between_its_parts():
+    secret = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA"
+    shown = redact_target("/ab" * 165 + f"/{secret}/x?" + "a=b&" * 125 + f"key={secret}")
+    assert shown == "/ab" * 165 + "/...?" + "a=b&" * 125 + "..."
+    assert redact_target("/ab" * 169 + f"/{secret}/x") == "/ab" * 169 + "/..."
+    assert redact_target("/" + "x" * 65536) == "/..."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt-4o-mini",
+        "claude-sonnet-4-20250514",
+        "anthropic.claude-3-5-sonnet-20241022-v2:0",
+        "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8",
+        "ft:gpt-4o-mini-2024-07-18:my-org::AbCdEfGhIj12",
+        "hf-internal-testing/tiny-random-LlamaForCausalLM",
+        "xai-grok-4-fast-reasoning-latest",
+        "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc123def456",
+        "5c7d5dc6dd8bf75c1acaa8565735e7986bc5b66206b55cca93cb72c9bf15ccaa",
+        "модель",
+        "",
+    ],
+)
+def test_names_of_models_stay(name):
+    assert shown_name(name) == name
+    assert shown_name(name, lambda: ("another-secret",)) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sk-proj-aB3dE5gH7jK9mN1pQ3rS",
+        "openai/sk-ant-api03-aB3dE5gH7jK9mN1pQ3rS",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA",
+        "AKIAIOSFODNN7EXAMPLE",
+    ],
+)
+def test_a_name_that_is_a_key_is_hidden(name):
+    shown = shown_name(name)
+    assert shown.startswith("[redacted]-")
+    assert len(shown) == len("[redacted]-") + 6
+    assert shown == shown_name(name)
+    assert shown != shown_name(name + "x")
+
+
+def test_a_name_that_is_a_key_of_the_same_request_is_hidden():
+    asked = []
+
+    def secrets():
+        asked.append(1)
+        return (SECRET,)
+
+    assert SECRET not in shown_name(SECRET, secrets)
+    assert SECRET not in shown_name(f"openai/{SECRET}", secrets)
+    assert len(asked) == 2
+    shown_name("gpt-4o-mini", secrets)
+    assert len(asked) == 2, "an ordinary name costs no look at the request"
+
+
+def test_names_of_parameters_and_headers():
+    for name in ("key", "api_key", "apiKey", "client_secret", "X-Amz-Signature", "k%65y", "appid"):
+        assert is_secret_name(name), name
+    for name in ("page", "page_token_count", "monkey", "alt", "model"):
+        assert not is_secret_name(name), name
+    for name in ("Authorization", "X-Auth", "x-api-key", "token", "Cookie"):
+        assert is_secret_header(name), name
+    for name in ("x-ratelimit-remaining-tokens", "date", "x-request-id"):
+        assert not is_secret_header(name), name
 
 
 def test_an_envelope_holds_no_secret():
@@ -110,12 +241,39 @@ def test_an_envelope_holds_no_secret():
     assert SECRET not in str(envelope)
 
 
+PIECES = [
+    "sk-", "a.", "eyJ-", "-eyJa", "eyJaaaaaaaa.", '"', '\\"', "<", "api_", "://", 'password:"',
+    "token=", "bearer ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "-----END ", "AKIA",
+    "&x-amz-", "signature = ", "A1a", "%6b", "bot1234:", "/hooks/", "services/TAAAAA/", ":AA",
+    "cookie: a=b; ", "api key provided ", "http://a:", "&key=aaaaaaaa", "pwd='", '"token":"', " ",
+]  # fmt: skip
+
+HANG = 10.0
+"""Seconds; a pattern that is quadratic takes minutes, and what is asked for milliseconds."""
+
+
 @pytest.mark.parametrize(
-    "piece",
-    ["sk-", "a.", "eyJaaaaaaaa.", '"', '\\"', "<", "api_", "://", 'password:"', "token=", "bearer ",
-     "-----BEGIN PRIVATE KEY-----", "AKIA", "&x-amz-", "signature = "],
-)  # fmt: skip
-def test_hostile_text_takes_linear_time(piece):
-    """With a pattern that backtracks over all of it, each of these takes a minute."""
-    text = piece * (65536 // len(piece))
-    assert len(redact_text(text)) <= 2 * len(text)
+    "piece", [*PIECES, *map("".join, zip(PIECES, reversed(PIECES), strict=True))]
+)
+@pytest.mark.parametrize(
+    "function",
+    [
+        redact_text,
+        redact_target,
+        shown_path,
+        shown_name,
+        looks_secret,
+        is_secret_name,
+        is_secret_header,
+        lambda text: redact_target(f"/?{text}"),
+        lambda text: list(path_segments(f"/hooks/{text}")),
+        lambda text: redact_headers([("x", text)]),
+    ],
+)
+def test_hostile_text_takes_linear_time(piece, function):
+    text = "/" + piece * (65536 // len(piece))
+    began = time.perf_counter()
+    function(text)
+    assert time.perf_counter() - began < HANG
+    if function is redact_text:
+        assert len(redact_text(text)) <= 3 * len(text)
