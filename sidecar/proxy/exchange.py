@@ -369,9 +369,9 @@ class Exchange:
 
 def _framing_fault(message: RawResponseMessage) -> str | None:
     """Why the framing of an answer cannot be trusted; None if it can."""
-    codings = [v for k, v in message.raw_headers if k.lower() == b"transfer-encoding"]
-    if not codings:
+    if "Transfer-Encoding" not in message.headers:
         return None
+    codings = [v for k, v in message.raw_headers if k.lower() == b"transfer-encoding"]
     if message.version < (1, 1):
         return "it has a transfer encoding on HTTP/1.0"
     if [coding.strip().lower() for coding in codings] != [b"chunked"]:

@@ -241,11 +241,15 @@ class Judge:
 
     # -- the head that it gets --------------------------------------------------------------
 
-    def start(self, body: bytes) -> bool:
+    def start(self, body: bytes, *, whole: bool = False) -> bool:
         """Writes the head, and the body so far.
 
+        Args:
+            body: what is there of it.
+            whole: that is all of it.
+
         Returns:
-            True if the answer is thereby complete: the envelope took the place of the body.
+            True if the answer is thereby complete, also where the envelope took the body's place.
         """
         call, message = self._call, self._message
         classified = call.classified
@@ -258,8 +262,8 @@ class Judge:
             lines.append(
                 headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
             )
-            call.out.start(message.code, message.reason, lines, self.framing, body)
-            return False
+            call.out.start(message.code, message.reason, lines, self.framing, body, whole=whole)
+            return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
             status < 400 and self._runtime.dialect.reads_errors_in_2xx
@@ -282,8 +286,8 @@ class Judge:
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
         lines.append(headers.lines(self._missing(own) if keep_own else own))
-        call.out.start(status, reason, lines, framing, body)
-        return replaced
+        call.out.start(status, reason, lines, framing, body, whole=whole)
+        return replaced or whole
 
     def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Without those of our headers that another sidecar in front has written already."""

@@ -55,7 +55,14 @@ class Outgoing:
         self.status = 0
 
     def start(
-        self, status: int, reason: str, lines: list[bytes], framing: Framing, body: bytes = b""
+        self,
+        status: int,
+        reason: str,
+        lines: list[bytes],
+        framing: Framing,
+        body: bytes = b"",
+        *,
+        whole: bool = False,
     ) -> None:
         """Writes the head, and as much of the body as is there, in one piece.
 
@@ -65,6 +72,7 @@ class Outgoing:
             lines: header lines without framing headers of the hop.
             framing: of the body; chunks are undone for a caller who knows none.
             body: the first bytes of the body.
+            whole: these are all of them.
         """
         if framing is Framing.CHUNKED and self._http10:
             framing = Framing.CLOSE
@@ -78,7 +86,8 @@ class Outgoing:
         self.started = True
         self.status = status
         head = f"HTTP/1.1 {status} {reason}\r\n".encode("utf-8", "surrogateescape")
-        self._connection.write(b"".join((head, *lines, b"\r\n", self._framed(body))))
+        end = b"0\r\n\r\n" if whole and framing is Framing.CHUNKED else b""
+        self._connection.write(b"".join((head, *lines, b"\r\n", self._framed(body), end)))
 
     def write(self, data: bytes) -> None:
         """Writes a part of the body."""

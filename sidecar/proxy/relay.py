@@ -129,11 +129,8 @@ class Relay:
         elif judge.status >= 400 or judge.copy.cut:
             # Nothing of the error was said yet, or of the answer not all: the end may tell better.
             judge.suppose(judge.classify())
-        if judge.start(judge.copy.data() if not judge.copy.cut else b"".join(parts)):
-            return
-        if done:
-            self._call.out.end()
-        else:
+        body = judge.copy.data() if not judge.copy.cut else b"".join(parts)
+        if not judge.start(body, whole=done):
             await self._continue()
 
     async def _collect(self, parts: list[bytes]) -> bool:

@@ -121,7 +121,7 @@ class Upstream:
                 connection = await self._connector.connect(self._request, [], self._timeout)
                 protocol = connection.protocol
                 assert isinstance(protocol, UpstreamProtocol)
-                if not protocol.calls or not (fresh or protocol.should_close):
+                if not (fresh and protocol.calls):
                     return connection
                 connection.close()
         except Exception as error:  # the boundary: the library's families become ours

@@ -115,6 +115,13 @@ def wait_for(condition: Callable[[], object], limit: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """A suite that a shell runs in the background inherits an ignored SIGINT; so would children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "breakers.yaml"

@@ -136,7 +136,11 @@ class Dialect:
             return True
         return (
             _EARLY_SIGN.match(body[:512]) is not None
-            or (len(body) < _SMALL and _SIGN_IN_SMALL.search(body) is not None)
+            or (
+                len(body) < _SMALL
+                and (b"false" in body or b'"statusCode"' in body)
+                and _SIGN_IN_SMALL.search(body) is not None
+            )
             or is_problem(seen)
         )
 
