@@ -408,6 +408,8 @@ class Call:
         if self._finished:
             return
         self._finished = True
+        # The relay knows its call: left in place, the two would wait for the garbage collector.
+        self._relay = None
         if self._forwarding is not None:
             self._forwarding.close()
         if self.runtime is not None:
