@@ -7,6 +7,7 @@ the effective configuration can be shown, compared and loaded again.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -36,38 +37,24 @@ def dialect_names() -> frozenset[str]:
     return dialects.NAMES | {"auto"}
 
 
-def _duration(reader: Reader, node: Node, path: str, kind: inspect.Type) -> Any:
-    text = reader.text(node, path, what="a duration")
-    if text is NOTHING or not isinstance(node, Scalar):
-        return NOTHING
-    seconds = units.parse_duration(text)
-    if seconds is None:
-        return reader.number(
-            node,
-            unwrap(kind),
-            path,
-            what="a duration",
-            hint=units.DURATION_HINT,
-            write=units.format_duration,
-        )
-    return reader.bounded(seconds, node, unwrap(kind), path, units.format_duration)
+def _with_unit(
+    what: str,
+    parse: Callable[[str], float | None],
+    hint: str,
+    write: Callable[[Any], object],
+) -> KindReader:
+    """A number that is written with its unit: read, bounded and written back."""
 
+    def read(reader: Reader, node: Node, path: str, kind: inspect.Type) -> Any:
+        text = reader.text(node, path, what=what)
+        if text is NOTHING or not isinstance(node, Scalar):
+            return NOTHING
+        value = parse(text)
+        if value is None:
+            return reader.number(node, unwrap(kind), path, what=what, hint=hint, write=write)
+        return reader.bounded(value, node, unwrap(kind), path, write)
 
-def _size(reader: Reader, node: Node, path: str, kind: inspect.Type) -> Any:
-    text = reader.text(node, path, what="a size")
-    if text is NOTHING or not isinstance(node, Scalar):
-        return NOTHING
-    size = units.parse_size(text)
-    if size is None:
-        return reader.number(
-            node,
-            unwrap(kind),
-            path,
-            what="a size",
-            hint=units.SIZE_HINT,
-            write=units.format_size,
-        )
-    return reader.bounded(size, node, unwrap(kind), path, units.format_size)
+    return read
 
 
 def _listen(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
@@ -202,8 +189,10 @@ def _when(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
 
 
 READERS: Final[dict[str, KindReader]] = {
-    "duration": _duration,
-    "size": _size,
+    "duration": _with_unit(
+        "a duration", units.parse_duration, units.DURATION_HINT, units.format_duration
+    ),
+    "size": _with_unit("a size", units.parse_size, units.SIZE_HINT, units.format_size),
     "listen": _listen,
     "upstream": _upstream,
     "proxy": _proxy,

@@ -62,6 +62,16 @@ MODEL_TEXT = Rule(
     code="model_not_found",
 )
 
+LOADING_TEXT = Rule(
+    name="the model is still loading",
+    why="a cold start is no outage",
+    says=("loading model",),
+    statuses=statuses(503),
+    class_=TRANSIENT,
+    code="model_loading",
+    verdict=Verdict.ALIVE,
+)
+
 NO_CHANNEL = Rule(
     name="no channel for the model",
     why="one-api and new-api: the gateway serves no such model, and says so with a 503",

@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sidecar.envelope.dialects.compatible import MODEL_TEXT
+from sidecar.envelope.dialects.compatible import LOADING_TEXT, MODEL_TEXT
 from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
-from sidecar.envelope.dialects.rule import Rule, statuses
-from sidecar.envelope.dialects.words import TRANSIENT, VALIDATION
-from sidecar.envelope.model import Verdict
+from sidecar.envelope.dialects.rule import Rule
+from sidecar.envelope.dialects.words import VALIDATION
 
 LLAMA_CPP_RULES = (
-    Rule(
-        name="the model is still loading",
-        why="a cold start is no outage",
-        says=("loading model",),
-        statuses=statuses(503),
-        class_=TRANSIENT,
-        code="model_loading",
-        verdict=Verdict.ALIVE,
-    ),
+    LOADING_TEXT,
     Rule(
         name="the input is too long",
         why="its size is the caller's, though some builds call it a server error",

@@ -11,9 +11,9 @@ from typing import ClassVar
 import msgspec
 
 from sidecar.envelope.dialects.anthropic import Anthropic
-from sidecar.envelope.dialects.compatible import MODEL_TEXT
+from sidecar.envelope.dialects.compatible import LOADING_TEXT, MODEL_TEXT
 from sidecar.envelope.dialects.openai import OPENAI_RULES, SIZE_STATUSES, OpenAI
-from sidecar.envelope.dialects.rule import FIVE, Rule, statuses
+from sidecar.envelope.dialects.rule import FIVE, Rule
 from sidecar.envelope.dialects.words import PERMANENT, TRANSIENT, VALIDATION
 from sidecar.envelope.model import Envelope, Verdict
 
@@ -56,15 +56,7 @@ OLLAMA_RULES = (
         class_=PERMANENT,
         code="model_not_found",
     ),
-    Rule(
-        name="the model is still loading",
-        why="a cold start is no outage",
-        says=("loading model",),
-        statuses=statuses(503),
-        class_=TRANSIENT,
-        code="model_loading",
-        verdict=Verdict.ALIVE,
-    ),
+    LOADING_TEXT,
 )
 
 _ANTHROPIC = Anthropic()
@@ -80,7 +72,7 @@ class Ollama(OpenAI):
         """In the skin that the path asks for; the native one is a sentence."""
         if _is_native(path):
             return msgspec.json.encode({"error": envelope.message, "envelope": envelope})
-        if path.partition("?")[0].rstrip("/").endswith("/messages"):
+        if _is_anthropic(path):
             return _ANTHROPIC.error_body(envelope, status, path)
         return super().error_body(envelope, status, path)
 
@@ -88,10 +80,14 @@ class Ollama(OpenAI):
         """One line of JSON in the native stream, else an event of the skin."""
         if _is_native(path):
             return self.error_body(envelope, 200, path) + b"\n"
-        if path.partition("?")[0].rstrip("/").endswith("/messages"):
+        if _is_anthropic(path):
             return _ANTHROPIC.stream_error(envelope, path)
         return super().stream_error(envelope, path)
 
 
 def _is_native(path: str) -> bool:
     return path.startswith("/api/")
+
+
+def _is_anthropic(path: str) -> bool:
+    return path.partition("?")[0].rstrip("/").endswith("/messages")
