@@ -18,34 +18,6 @@ _ROOT = Path(__file__).resolve().parent.parent
 _KEPT = _ROOT.parent / "shared" / "cases"
 _COPY = _ROOT / "tests" / "data"
 
-# The one list of the providers whose dialects are built; the cases of the others wait for theirs.
-BUILT = frozenset(
-    {
-        "anthropic",
-        "azure-openai",
-        "cloudflare",
-        "deepseek",
-        "envoy",
-        "fireworks",
-        "generic",
-        "groq",
-        "llama.cpp",
-        "lmstudio",
-        "mistral",
-        "nginx",
-        "oauth",
-        "ollama",
-        "openai",
-        "openai-compatible",
-        "openrouter",
-        "perplexity",
-        "problem-json",
-        "together",
-        "vllm",
-        "xai",
-    }
-)
-
 #: 2026-11-30T12:00:00Z, the moment at which the cases without one of their own are seen.
 NOW = 1796040000.0
 
@@ -55,11 +27,6 @@ def all_cases(name="http-cases.jsonl"):
     """Every case of a file, in order."""
     path = _KEPT / name if (_KEPT / name).exists() else _COPY / name
     return tuple(json.loads(line) for line in path.read_text().splitlines() if line.strip())
-
-
-def http_cases():
-    """The HTTP cases of the dialects that are built."""
-    return [case for case in all_cases() if case["provider"] in BUILT]
 
 
 def seen_of(case):
