@@ -7,7 +7,7 @@ from sidecar.breaker.registry import Registry
 from sidecar.envelope.dialects import get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen, Verdict
-from tests.cases import classify_case, http_cases
+from tests.cases import classify_case, all_cases
 
 MODELS = ["gpt-x", "gpt-y", "~v1/files", "~v1/models"]
 
@@ -35,7 +35,7 @@ def test_100_000_calls_with_30_percent_mistakes_in_every_costume_trip_nothing():
     """Every recorded answer that is the caller's fault, whatever status it wore."""
     costumes = []
     statuses = set()
-    for case in http_cases():
+    for case in all_cases():
         if case["expect"]["verdict"] in ("alive", "throttle"):
             status = case["response"]["status"]
             costumes.append(outcome_of(classify_case(case), status, case["id"].encode()[:16]))
