@@ -1,0 +1,1 @@
+"""What the databases raise, one file a vendor."""

@@ -1,0 +1,1 @@
+"""What the vendor SDKs raise, one file a family."""

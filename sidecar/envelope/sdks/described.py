@@ -1,0 +1,16 @@
+"""Where an SDK keeps what it knows about a failure: attributes by the names of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def fields(error: BaseException, names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of `Raised` that a live exception of an SDK fills; empty for any other.
+
+    Args:
+        error: the exception.
+        names: its dotted class name and those of its bases.
+    """
+    del error, names
+    return {}
