@@ -1,4 +1,4 @@
-"""Where a database driver keeps what it knows about a failure: attributes by the names of classes."""
+"""Where database drivers keep what they know of a failure: attributes by names of classes."""
 
 from __future__ import annotations
 
