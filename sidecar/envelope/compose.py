@@ -25,7 +25,7 @@ from sidecar.envelope.fields import (
     status_like,
 )
 from sidecar.envelope.locate import find_error
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen, Source, Verdict
 
 MESSAGE_LIMIT = 500
 CODE_LIMIT = 64
@@ -89,6 +89,7 @@ def classified(
         class_, retryable, verdict = _obey(
             evidence, decision, class_, retryable=retryable, verdict=verdict
         )
+    body = _shown_body(evidence.seen, redactor)
     code, raw_code = _codes(evidence, decision, redactor)
     hint = wait_of(evidence, dialect, class_)
     wait = (hint[0] if hint else decision.wait) if retryable else None
@@ -100,7 +101,7 @@ def classified(
         retryable=retryable,
         retry_after=wait,
         correlation_id=correlation_id,
-        raw=_raw(evidence, dialect, code, raw_code, hint, redactor),
+        raw=_raw(evidence, dialect, body, code, raw_code, hint, redactor),
     )
     return Classified(
         envelope=envelope, verdict=verdict, rule=decision.rule, terminal=decision.terminal
@@ -176,7 +177,13 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT, redactor: Redactor = PATTERN
 
     What explains a failure stands at the end of a long report as often as at its beginning.
     """
-    text = _NOT_ONE_LINE.sub(" ", redactor.text(text)).strip()
+    return _shortened(redactor.text(text), limit)
+
+
+def _shortened(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    if "  " in text or not text.isprintable():
+        text = _NOT_ONE_LINE.sub(" ", text)
+    text = text.strip()
     if len(text) <= limit:
         return text
     head = limit * 3 // 5
@@ -202,9 +209,11 @@ def message_line(evidence: Evidence, redactor: Redactor = PATTERNS_ONLY) -> str:
         # First, for a secret that is cut in two is found no more.
         text = redactor.literally(text)
         text = text[:10000] + " … " + text[-10000:]
+    text = redactor.text(text).rstrip()
     if evidence.param and evidence.param not in text:
-        text = f"{text} (at {evidence.param})" if text else f"at {evidence.param}"
-    return one_line(text, redactor=redactor) or table.phrase(evidence.status)
+        blamed = redactor.text(evidence.param)
+        text = f"{text} (at {blamed})" if text else f"at {blamed}"
+    return _shortened(text) or table.phrase(evidence.status)
 
 
 def wait_of(
@@ -221,22 +230,27 @@ def wait_of(
     return found
 
 
+def _shown_body(seen: Seen, redactor: Redactor) -> str:
+    body = seen.body[: RAW_BODY_LIMIT + 1024].decode("utf-8", "replace")
+    if seen.truncated or len(seen.body) > RAW_BODY_LIMIT + 1024:
+        return redactor.cut_text(body)[:RAW_BODY_LIMIT]
+    return redactor.whole(body)[:RAW_BODY_LIMIT]
+
+
 def _raw(
     evidence: Evidence,
     dialect: Dialect,
+    body: str,
     code: str,
     raw_code: str | None,
     hint: tuple[float, str] | None,
     redactor: Redactor,
 ) -> dict[str, Any]:
     seen = evidence.seen
-    body = seen.body[: RAW_BODY_LIMIT + 1024].decode("utf-8", "replace")
-    whole = len(seen.body) <= RAW_BODY_LIMIT + 1024 and not seen.truncated
-    shown = (redactor.text(body) if whole else redactor.cut_text(body))[:RAW_BODY_LIMIT]
     raw: dict[str, Any] = {
         "status": seen.status,
         "headers": redactor.headers(seen.headers),
-        "body": shown,
+        "body": body,
         "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
     }
     if raw_code is not None:

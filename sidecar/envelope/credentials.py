@@ -152,10 +152,11 @@ class Redactor:
         secrets: literal values, longest first.
     """
 
-    __slots__ = ("_spellings",)
+    __slots__ = ("_clean", "_spellings")
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         self._spellings = _spellings(secrets) if secrets else ()
+        self._clean = ""
 
     def literally(self, text: str) -> str:
         """Hides the given secrets only: quick enough for a text of any length."""
@@ -165,7 +166,16 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Hides the given secrets, then what `redact_text` knows."""
+        if text in self._clean:
+            return text
         return redact_text(self.literally(text))
+
+    def whole(self, body: str) -> str:
+        """`text` of a whole body; of a clean one every part is clean, and is not searched again."""
+        shown = redact_text(self.literally(body))
+        if shown == body:
+            self._clean = body
+        return shown
 
     def cut_text(self, text: str) -> str:
         """`text` of the beginning of a longer text: its end may be the beginning of a secret."""

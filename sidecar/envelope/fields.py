@@ -61,6 +61,8 @@ def normal(word: str) -> str:
 
 def at(value: Any, path: str) -> Any:
     """The member at a dotted path of objects, or None."""
+    if "." not in path:
+        return value.get(path) if isinstance(value, dict) else None
     for name in path.split("."):
         if not isinstance(value, dict):
             return None

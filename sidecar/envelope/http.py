@@ -263,12 +263,8 @@ def _with_edges(evidence: Evidence) -> Evidence:
 
 def by_rules(evidence: Evidence, dialect: Dialect) -> Decision | None:
     """The first rule of the dialect, then of the boxes in the path, that matches; or None."""
-    for rules in (dialect.rules, dialect.edges):
-        for rule in rules:
-            hit = rule.match(evidence)
-            if hit is not None:
-                return _decision(rule, hit, evidence)
-    return None
+    found = dialect.table.first(evidence)
+    return None if found is None else _decision(*found, evidence)
 
 
 def _decision(rule: Rule, hit: str, evidence: Evidence) -> Decision:

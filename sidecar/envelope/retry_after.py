@@ -186,6 +186,9 @@ def from_prose(text: str) -> tuple[float, str] | None:
 
     Only for a dialect whose provider says it nowhere else.
     """
+    said = text.lower()
+    if not ("try" in said or "wait" in said or "reset" in said or "available" in said):
+        return None
     composite = _PROSE_GO.search(text)
     if composite:
         parts = _GO_PART.findall(composite.group(1))

@@ -5,10 +5,12 @@ import time
 
 import pytest
 
+from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.dialects import get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.redact import (
+    HIDDEN,
     is_secret_header,
     is_secret_name,
     looks_secret,
@@ -277,3 +279,27 @@ def test_hostile_text_takes_linear_time(piece, function):
     assert time.perf_counter() - began < HANG
     if function is redact_text:
         assert len(redact_text(text)) <= 3 * len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN RSA PRIVATE KEY-----\nabcdef\n-----END RSA PRIVATE KEY-----",
+        "the keys: sk-abcdef123",
+        '{"token":"abcdefghijklmnop"}',
+        'api tokens: "abc1234567890def"',
+        "x-api-key : hunter2hunter2",
+        '\\"password\\" : \\"hunter2\\"',
+    ],
+)
+def test_what_the_sieves_let_through(text):
+    assert HIDDEN in redact_text(f"a long report about {text} and more")
+
+
+def test_what_stands_in_a_clean_body_is_not_searched_again():
+    redactor = Redactor(["opensesame1"])
+    assert redactor.whole("a plain body") == "a plain body"
+    assert redactor.text("plain") == "plain"
+    assert HIDDEN in redactor.text("sk-abcdef123456")
+    assert HIDDEN in redactor.whole("it was opensesame1")
+    assert HIDDEN in redactor.text("opensesame1")

@@ -16,7 +16,7 @@ import msgspec
 from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
-from sidecar.envelope.dialects.rule import Rule
+from sidecar.envelope.dialects.rule import Rule, RuleTable
 from sidecar.envelope.evidence import Evidence, read
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.locate import Found, find_error, is_problem
@@ -77,6 +77,7 @@ class Dialect:
         sells_requests: 402 says that the budget is spent, whatever code came with it.
         failing_reasons: finish reasons that are errors, to their codes.
         unknown_in_success: the class of an error in a 2xx that says nothing else.
+        table: all rules in order, made from `rules` and `edges`.
     """
 
     name: str = "base"
@@ -102,6 +103,12 @@ class Dialect:
     sells_requests: ClassVar[bool] = False
     failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
+    table: ClassVar[RuleTable] = RuleTable(EDGES)
+
+    def __init_subclass__(cls) -> None:
+        """Order the rules of a dialect once: its own, then those of the boxes in front."""
+        super().__init_subclass__()
+        cls.table = RuleTable((*cls.rules, *cls.edges))
 
     def for_answer(self, seen: Seen) -> Dialect:
         """The dialect that reads this answer; only `auto` differs from itself."""
@@ -166,7 +173,9 @@ class Dialect:
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""
         now = evidence.seen.now
-        for source in (evidence.error, evidence.body):
+        # All of these members are named so: most errors have none.
+        sources = (evidence.error, evidence.body) if b"retry" in evidence.seen.body else ()
+        for source in sources:
             if not isinstance(source, dict):
                 continue
             for place, scale in _BODY_WAITS:
