@@ -116,10 +116,12 @@ _PRIVATE_KEY = re.compile(
 # What stands in every text that the patterns above could hit: most texts have none of it, and to
 # search for a word is ten times quicker than to try a pattern at every character.
 _SCHEME_TOKEN = re.compile(r"token\s")
-_NAMED = re.compile(
-    r"(?:key|secret|passw(?:or)?d|pwd|token|authorization|credential|signature)"
-    r"(?:s?[\s:=]|\\?[\"'][\s:=])"
-)
+_NAME_ENDS = (
+    "key", "token", "secret", "password", "passwd", "pwd", "authorization", "credential",
+    "signature",
+)  # fmt: skip
+_ASSIGNMENT = re.compile(r"\\?[\"']?\s{0,8}[:=]")
+_TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
 # How the words in front of the dash or underscore of a known key end.
 _SHAPE_ENDS = (
     "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
@@ -169,13 +171,7 @@ def redact_text(text: str) -> str:
         text = _COOKIES.sub(rf"\1{HIDDEN}", text)
     if _may_name_scheme(lower):
         text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
-    if "key" in lower or "token" in lower or "secret" in lower:
-        return _hide_shapes(_hide_named(text, lower))
-    if "passw" in lower or "pwd" in lower or "credential" in lower:
-        return _hide_shapes(_hide_named(text, lower))
-    if "authorization" in lower or "signature" in lower:
-        return _hide_shapes(_hide_named(text, lower))
-    return _hide_shapes(text)
+    return _hide_shapes(_hide_named(text, lower))
 
 
 def _may_name_scheme(lower: str) -> bool:
@@ -186,21 +182,28 @@ def _may_name_scheme(lower: str) -> bool:
 
 def _hide_named(text: str, lower: str) -> str:
     """Hide values that stand behind the name of a secret; `lower` is the text before any change."""
-    if "private key" in lower:
-        text = _PRIVATE_KEY.sub(HIDDEN, text)
-    if _NAMED.search(lower) is None:
-        return text
-    text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
-    text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
-    return _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
+    assigned = told = False
+    for name in _NAME_ENDS:
+        at = lower.find(name)
+        while at >= 0:
+            end = at + len(name)
+            assigned = assigned or _ASSIGNMENT.match(lower, end) is not None
+            told = told or lower[max(0, at - 8) : at].rstrip(" _-").endswith(_TOLD_NAMES)
+            at = lower.find(name, end)
+    if assigned:
+        text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
+        text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
+    if told:
+        text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
+    return _PRIVATE_KEY.sub(HIDDEN, text) if "-----BEGIN " in text else text
 
 
 def _hide_shapes(text: str) -> str:
     if _may_hold_shape(text):
         text = _SHAPES.sub(HIDDEN, text)
-    if "eyJ" in text:
+    if "J" in text and "eyJ" in text:
         text = _WEB_TOKEN.sub(HIDDEN, text)
-    if "bot" in text or ":AA" in text or "%3" in text or "/T" in text or "hooks/" in text:
+    if "bot" in text or "s/" in text or ("A" in text and "AA" in text):
         text = _CAPABILITY.sub(HIDDEN, text)
     return text
 
