@@ -6,8 +6,6 @@ The body is read only as far as the model's name needs it; the rest streams thro
 from __future__ import annotations
 
 import hashlib
-import os
-import random
 
 from aiohttp import HttpVersion11, StreamReader
 from aiohttp.http_parser import RawRequestMessage
@@ -15,6 +13,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from sidecar import correlation
 from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
@@ -31,9 +30,6 @@ SIGV4_REMEDY = (
     "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead; boto3 sends one over https "
     "only, so give `listen` a certificate"
 )
-
-
-_ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell calls apart, they guard nothing
 
 
 class Incoming:
@@ -80,7 +76,7 @@ class Incoming:
         self.method = message.method
         self.raw = message.raw_headers
         self.named = headers.by_name(self.raw)
-        self.correlation_id = headers.correlation_id(self.named) or f"{_ids.getrandbits(128):032x}"
+        self.correlation_id = correlation.given(self.named) or correlation.made()
         self.http10 = message.version < HttpVersion11
         self.body = b""
         self.whole = payload.is_eof()
