@@ -18,7 +18,8 @@ from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
-from sidecar.proxy import headers, replies, target
+from sidecar.envelope.policy import wants_envelope
+from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 
@@ -104,7 +105,7 @@ class Incoming:
 
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
-        return replies.wants_envelope(self.header(b"accept"))
+        return wants_envelope(self.header(b"accept"))
 
     def secrets(self, configured: headers.RawHeaders = ()) -> tuple[str, ...]:
         """The credentials that the request carries, as an answer may echo them.
