@@ -4,7 +4,7 @@ from sidecar.envelope.model import ErrorClass, Source, Verdict
 from sidecar.telemetry.observer import ConfigReloaded, Observer
 from sidecar.telemetry.tally import Tally
 
-from .facts import call, cancelled, envelope, failed, refused, transition
+from .facts import call, cancelled, envelope, failed, refused, reported, transition
 
 
 def test_totals_add_up() -> None:
@@ -93,3 +93,20 @@ def test_the_daemons_own_answers_can_be_told_apart() -> None:
     tally = Tally()
     Observer(tally).emit(refused("shed", envelope=envelope("shed", source=Source.SIDECAR)))
     assert tally.named("openai").errors()["by_code"] == {"shed": 1}
+
+
+def test_what_the_agent_reports_counts_under_its_dependency() -> None:
+    tally = Tally()
+    for fact in (
+        reported(),
+        reported("23505"),
+        reported(envelope=None, verdict=Verdict.SUCCESS),
+        reported("breaker_open", decision="breaker_open"),
+        reported(decision="expired", envelope=None),
+    ):
+        tally(fact)
+    errors = tally.named("orders-db").errors()
+    assert errors["by_code"] == {"40001": 1, "23505": 1, "breaker_open": 1}
+    assert sum(errors["by_class"].values()) == 3
+    assert tally.totals.requests == 0
+    assert tally.named("orders-db").reclassifications() == {"total": 0, "last": None}
