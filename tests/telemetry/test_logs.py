@@ -503,6 +503,8 @@ def test_every_line_is_as_documented(log: Log) -> None:
     listener(failed("x", envelope=None, model=None, key=None, verdict=None, decision="timeout"))
     listener(cancelled())
     listener(refused())
+    listener(reported())
+    listener(reported(decision="expired", envelope=None))
     listener(transition(retry_after=None))
     listener(ConfigReloaded(at=1.0, generation=2, hash="abc", added=("groq",)))
     listener(ConfigReloaded(at=1.0, generation=2, hash="abc", problems=("line 3",)))
@@ -513,7 +515,7 @@ def test_every_line_is_as_documented(log: Log) -> None:
     logging.getLogger("library").warning("said")
     schema = _documented()
     lines = log.lines()
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines:
         assert set(schema["required"]) <= set(line)
         for name, value in line.items():
