@@ -6,6 +6,7 @@ something need the admin header all the same, since a web page must not be able 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qs, unquote
@@ -16,7 +17,13 @@ from aiohttp import web
 from sidecar import clock, correlation
 from sidecar.admin.answers import AdminError, answer, encode_json, json_answer
 from sidecar.admin.failures import failure_entries, group_document, read_fields
-from sidecar.admin.requests import check_method, check_mutating, may_see_raw, read_body
+from sidecar.admin.requests import (
+    LARGEST_BODY,
+    check_method,
+    check_mutating,
+    may_see_raw,
+    read_body,
+)
 from sidecar.admin.status import StatusSource, Times, dependency_entry
 from sidecar.breaker.model import Snapshot
 from sidecar.dependencies.guard import (
@@ -38,7 +45,10 @@ from sidecar.envelope.recorded import RecordedError, classify, read
 from sidecar.telemetry.failures import Failures
 
 _LARGEST_ERROR = 1024 * 1024
-"""Bytes of a body that holds an error: what it quotes may be long."""
+"""Bytes of a recorded error: it may quote a whole stream."""
+_LARGEST_REPORT = 256 * 1024
+_LONG = 64 * 1024
+"""Bytes from which a classification may take longer than traffic should wait for it."""
 
 _TROUBLES: Mapping[Trouble, tuple[int, str]] = {
     Trouble.UNKNOWN: (404, "no such permit: it was never given here, or long ago"),
@@ -69,6 +79,7 @@ class AgentCalls:
 
     def __init__(self, daemon: AgentView) -> None:
         self._daemon = daemon
+        self._long = asyncio.Lock()
 
     async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Answer a call that has passed the guards of the plane.
@@ -103,9 +114,14 @@ class AgentCalls:
     async def _classify(self, request: web.BaseRequest) -> web.Response:
         check_method(request, "POST")
         id_ = _given_id(request) or correlation.made()
+        body = await read_body(request, _LARGEST_ERROR)
         try:
-            found = read(await read_body(request, _LARGEST_ERROR), clock.wall())
-            classified = classify(found, correlation_id=id_)
+            if len(body) < _LONG:
+                classified = _read_and_classify(body, id_)
+            else:
+                # One at a time: connections need threads too, to resolve their names.
+                async with self._long:
+                    classified = await asyncio.to_thread(_read_and_classify, body, id_)
         except RecordedError as error:
             _refuse(str(error), malformed=error.malformed)
         raw = may_see_raw(request, self._daemon.config.admin.token)
@@ -129,7 +145,7 @@ class AgentCalls:
         return json_answer({"permit": given.id}, headers=_marks(id_))
 
     async def _report(self, request: web.BaseRequest, name: str) -> web.Response:
-        body = await self._settling(request, _LARGEST_ERROR)
+        body = await self._settling(request, _LARGEST_REPORT)
         try:
             report = read_report(body)
         except ReportError as error:
@@ -149,7 +165,7 @@ class AgentCalls:
         refused.details = document
         raise refused
 
-    async def _settling(self, request: web.BaseRequest, largest: int = 64 * 1024) -> bytes:
+    async def _settling(self, request: web.BaseRequest, largest: int = LARGEST_BODY) -> bytes:
         check_method(request, "POST")
         check_mutating(request, self._daemon.config.admin.token)
         return await read_body(request, largest)
@@ -195,6 +211,10 @@ class AgentCalls:
         return json_answer(
             {"correlation_id": correlation_id, "failures": failure_entries(found, raw=raw)}
         )
+
+
+def _read_and_classify(body: bytes, correlation_id: str) -> Classified:
+    return classify(read(body, clock.wall()), correlation_id=correlation_id)
 
 
 def _refuse(message: str, *, malformed: bool) -> NoReturn:

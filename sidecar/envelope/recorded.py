@@ -11,36 +11,25 @@ import base64
 import binascii
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from sidecar.envelope import database, dialects, http, sdk
 from sidecar.envelope.inflate import inflate
+from sidecar.envelope.members import RecordedError, check_error, is_pair, shown
 from sidecar.envelope.model import Classified, Headers, Seen, Source
-from sidecar.envelope.raised import DEEPEST, Raised, recorded
+from sidecar.envelope.raised import Raised, recorded
 from sidecar.envelope.stream import classify_stream, is_stream
+
+__all__ = ["Recorded", "RecordedAnswer", "RecordedError", "RecordedFailure", "classify", "read"]
 
 _MOST_INFLATED = 1024 * 1024
 _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, as far as dates go
 _SOURCES = {Source.HTTP.value, Source.DATABASE.value, Source.SDK.value}
 _NAMED = 80
-
-
-class RecordedError(ValueError):
-    """What was given is no recorded error; the message says what to change.
-
-    Attributes:
-        malformed: it is no JSON object at all.
-    """
-
-    def __init__(self, message: str, *, malformed: bool = False) -> None:
-        super().__init__(message)
-        self.malformed = malformed
-
-
-_TOO_DEEP = RecordedError("no JSON that is read here: it is nested too deep", malformed=True)
+_TOO_DEEP = "no JSON that is read here: it is nested too deep"
 
 
 class RecordedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +82,7 @@ def read(text: str | bytes, now: float) -> Recorded:
     try:
         return _read(_decoded(text), now)
     except RecursionError:
-        raise _TOO_DEEP from None
+        raise RecordedError(_TOO_DEEP, malformed=True) from None
 
 
 def _decoded(text: str | bytes) -> dict[str, Any]:
@@ -139,7 +128,7 @@ def classify(
     try:
         return _classified(found, dialect, correlation_id)
     except RecursionError:
-        raise _TOO_DEEP from None
+        raise RecordedError(_TOO_DEEP, malformed=True) from None
 
 
 def _classified(found: Recorded, dialect: str | None, correlation_id: str) -> Classified:
@@ -193,7 +182,7 @@ def _source(document: Mapping[str, Any]) -> Source:
         if member in document:
             return source
     if named is not None:
-        raise RecordedError(f"source is http, database or sdk, not {_shown(named)}")
+        raise RecordedError(f"source is http, database or sdk, not {shown(named)}")
     return Source.HTTP
 
 
@@ -226,7 +215,7 @@ def _answer(
     dialect = _name(document, "dialect") or _name(document, "provider")
     stream = document.get("stream")
     if stream not in (None, True, False):
-        raise RecordedError(f"stream is true or false, not {_shown(stream)}")
+        raise RecordedError(f"stream is true or false, not {shown(stream)}")
     return RecordedAnswer(seen=seen, dialect=dialect, stream=stream)
 
 
@@ -236,15 +225,11 @@ def _headers(value: object) -> Headers:
     if isinstance(value, dict):
         for name, held in value.items():
             pairs += [(name, str(one)) for one in (held if isinstance(held, list) else [held])]
-    elif isinstance(value, list) and all(_is_pair(pair) for pair in value):
+    elif isinstance(value, list) and all(is_pair(pair) for pair in value):
         pairs = [(str(name), str(held)) for name, held in value]
     elif value is not None:
         raise RecordedError("headers are an object, or a list of pairs")
     return Headers(pairs)
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2
 
 
 def _body(value: object, encoding: object) -> bytes:
@@ -256,7 +241,7 @@ def _body(value: object, encoding: object) -> bytes:
         except (binascii.Error, ValueError):
             raise RecordedError("body is no base64") from None
     if encoding not in (None, "", "utf-8", "text"):
-        raise RecordedError(f"body_encoding is base64 or left out, not {_shown(encoding)}")
+        raise RecordedError(f"body_encoding is base64 or left out, not {shown(encoding)}")
     if not isinstance(value, str):
         # Pasted as JSON and not as text; the classification parses it again.
         value = json.dumps(value, ensure_ascii=False)
@@ -269,7 +254,7 @@ def _body(value: object, encoding: object) -> bytes:
 def _failure(document: Mapping[str, Any], source: Source, now: float) -> RecordedFailure:
     nested = document.get("error")
     if nested is not None and not isinstance(nested, dict):
-        raise RecordedError(f"error is an object, not {_shown(nested)}")
+        raise RecordedError(f"error is an object, not {shown(nested)}")
     error = document if nested is None else nested
     check_error(error, "" if nested is None else "error.")
     return RecordedFailure(
@@ -280,82 +265,6 @@ def _failure(document: Mapping[str, Any], source: Source, now: float) -> Recorde
         sdk=_name(document, "sdk"),
         now=now,
     )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, str | int | float)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.isascii() and value.isdecimal()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
-
-
-def _are_headers(value: Any) -> bool:
-    return isinstance(value, dict) or (
-        isinstance(value, list) and all(_is_pair(pair) for pair in value)
-    )
-
-
-_MEMBERS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "type": (_is_text, "text, the dotted name of a class"),
-    "mro": (_is_texts, "a list of dotted names"),
-    "code": (_is_code, "text or a number"),
-    "sqlstate": (_is_text, "text"),
-    "status": (_is_number, "a whole number"),
-    "headers": (_are_headers, "an object, or a list of pairs"),
-    "args": (_is_list, "a list"),
-    "message": (_is_text, "text"),
-    "attrs": (_is_object, "an object"),
-    "errno": (_is_number, "a whole number"),
-    "phase": (_is_text, "text"),
-    "cause": (_is_object, "an object"),
-    "exceptions": (_is_objects, "a list of objects"),
-}
-
-
-def check_error(error: Mapping[str, Any], path: str = "", deep: int = DEEPEST) -> None:
-    """Refuse an exception with a member that would be passed over.
-
-    Args:
-        error: the exception as JSON; every member is optional, and null is none.
-        path: where it stands, with a dot at its end.
-        deep: how many levels of causes are read.
-
-    Raises:
-        RecordedError: naming the member and what it takes.
-    """
-    for name, (fits, what) in _MEMBERS.items():
-        value = error.get(name)
-        if value is not None and not fits(value):
-            raise RecordedError(f"{path}{name} is {what}, not {_shown(value)}")
-    if deep <= 1:
-        return
-    if error.get("cause") is not None:
-        check_error(error["cause"], f"{path}cause.", deep - 1)
-    for index, member in enumerate(error.get("exceptions") or ()):
-        check_error(member, f"{path}exceptions[{index}].", deep - 1)
 
 
 # -- both ---------------------------------------------------------------------------------------
@@ -383,12 +292,3 @@ def _seconds(fields: Mapping[str, Any], default: float) -> float:
     if not number or not 0 <= value <= _LAST_SECOND:
         raise RecordedError("now is a number of seconds since the epoch")
     return float(value)
-
-
-def _shown(value: object) -> str:
-    """A wrong value for the message: short, or what kind of thing it is."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    return json.dumps(value)[:_NAMED]

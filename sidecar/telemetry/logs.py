@@ -15,7 +15,8 @@ from collections import Counter
 from typing import Any, TextIO
 
 from sidecar.breaker.model import State
-from sidecar.envelope.model import Envelope, Verdict
+from sidecar.envelope.model import Verdict
+from sidecar.telemetry import call_lines
 from sidecar.telemetry.lines import FACTS, JsonFormatter, LineHandler, TextFormatter
 from sidecar.telemetry.observer import (
     EXPIRED,
@@ -183,7 +184,7 @@ class LogListener:
             self._count(self._refused, call.key or call.provider or "-", call.at)
             return
         if call.envelope is not None or call.decision != FORWARDED or ending is not Ending.ANSWERED:
-            _finished(call, ending)
+            _write(call_lines.finished(call, ending))
 
     def _dependency(self, call: DependencyCalled) -> None:
         self._sum_up(call.at)
@@ -195,7 +196,7 @@ class LogListener:
         elif call.decision == EXPIRED:
             self._count(self._expired, call.dependency, call.at)
         elif call.envelope is not None:
-            _reported(call, call.envelope)
+            _write(call_lines.reported(call, call.envelope))
 
     def _sum_up(self, at: float) -> None:
         if self._since is not None and at - self._since >= SUMMARY_SECONDS:
@@ -230,6 +231,11 @@ class LogListener:
         except RuntimeError:
             return
         self._timer = loop.call_later(SUMMARY_SECONDS, self.flush)
+
+
+def _write(line: call_lines.Line) -> None:
+    name, level, facts = line
+    event(name, level=level, **facts)
 
 
 def _most(counter: Counter[str]) -> dict[str, int]:
@@ -275,79 +281,3 @@ def _reloaded(fact: ConfigReloaded) -> None:
         restart_needed=fact.restart_needed,
         warnings=fact.warnings,
     )
-
-
-def _finished(call: CallFinished, ending: Ending) -> None:
-    envelope = call.envelope
-    name, level = "call.failed", logging.INFO
-    if ending is Ending.CLIENT_LEFT and call.verdict in (None, Verdict.NEUTRAL):
-        name = "call.cancelled"
-    elif call.decision == "internal_error":
-        level = logging.ERROR
-    elif call.verdict is Verdict.FAILURE:
-        level = logging.WARNING
-    facts: dict[str, Any] = {
-        "correlation_id": call.correlation_id,
-        "provider": call.provider,
-        "model": call.model,
-        "status": call.status or None,
-        "class": None if envelope is None else envelope.class_,
-        "code": None if envelope is None else envelope.code,
-        "verdict": call.verdict,
-        "rule": call.rule or None,
-        "ending": ending,
-        "decision": call.decision,
-        "key": call.key,
-        "method": call.method,
-        "path": call.path,
-        "upstream_status": call.upstream_status,
-        "duration": call.duration,
-        "first_byte": call.first_byte,
-    }
-    if envelope is not None:
-        facts |= _told(envelope)
-    if call.reclassified:
-        facts["reclassified"] = True
-    if call.would_refuse:
-        facts["would_refuse"] = True
-    event(name, level=level, **facts)
-
-
-def _reported(call: DependencyCalled, envelope: Envelope) -> None:
-    """The line of a call that the agent made itself: the same event, so one query finds all."""
-    facts: dict[str, Any] = {
-        "correlation_id": call.correlation_id,
-        "provider": None,
-        "dependency": call.dependency,
-        "model": None,
-        "status": None,
-        "class": envelope.class_,
-        "code": envelope.code,
-        "verdict": call.verdict,
-        "rule": call.rule or None,
-        "ending": Ending.REPORTED,
-        "decision": call.decision,
-        "key": call.dependency,
-        "method": None,
-        "path": None,
-        "upstream_status": None,
-        "duration": call.duration,
-        "first_byte": None,
-        **_told(envelope),
-    }
-    if call.would_refuse:
-        facts["would_refuse"] = True
-    level = logging.WARNING if call.verdict is Verdict.FAILURE else logging.INFO
-    event("call.failed", level=level, **facts)
-
-
-def _told(envelope: Envelope) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "source": envelope.source,
-        "retryable": envelope.retryable,
-        "retry_after": envelope.retry_after,
-        "message": envelope.message,
-    }
-    if envelope.raw is not None and envelope.raw.get("upstream_request_id"):
-        facts["upstream_request_id"] = envelope.raw["upstream_request_id"]
-    return facts

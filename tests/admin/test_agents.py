@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sidecar import clock
-from sidecar.admin import requests
 from sidecar.breaker.model import State, Transition, Verb
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.raised import Raised
@@ -374,6 +373,15 @@ class TestPermits:
         assert answer.status == status
         assert says in answer.json()["error"]["message"]
 
+    async def test_a_report_is_bounded(self, address: str) -> None:
+        given = await permit(address)
+        error = {**ERROR, "body": "x" * 200_000}
+        answer = await say(
+            address, REPORT, {"permit": given, "error": {**error, "args": ["y" * 100_000]}}
+        )
+        assert (answer.status, answer.code) == (413, "too_large")
+        assert (await say(address, REPORT, {"permit": given, "error": error})).status == 200
+
     async def test_a_bad_body_asks_for_no_permit(self, daemon: Daemon, address: str) -> None:
         for body, status in (("{", 400), ("[]", 400), ("x" * 70_000, 413)):
             assert (await post(address, PERMIT, body=body)).status == status
@@ -505,4 +513,3 @@ async def test_a_fault_in_here_is_one_answer_and_one_fact(
     assert (await call(address, "/v1/failures")).status == 500
     (fault,) = [fact for fact in daemon.facts if isinstance(fact, Fault)]
     assert fault.where == "admin"
-    assert requests.LARGEST_BODY == 64 * 1024
