@@ -1,8 +1,8 @@
 """The members that an exception may have in JSON, and what each takes.
 
 Where a person pastes an exception, a member of a wrong type is named: passed over, something else
-would be judged than what was pasted. A report of a running agent is read by `raised.recorded` alone,
-which passes it over, since a report about a failure must not fail itself.
+would be judged than what was pasted. A report of a running agent is read by `raised.recorded`
+alone, which passes it over, since a report about a failure must not fail itself.
 """
 
 from __future__ import annotations

@@ -528,11 +528,15 @@ def test_every_line_is_as_documented(log: Log) -> None:
 
 
 def test_every_event_is_documented(log: Log) -> None:
+    from sidecar.telemetry import call_lines, observer
     from sidecar.telemetry import lines as line_module
-    from sidecar.telemetry import observer
 
     text = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
-    source = "".join(Path(module.__file__).read_text() for module in (logs, line_module, observer))
-    events = set(re.findall(r'"((?:breaker|calls?|config|faults?|listener|log)\.[a-z_]+)"', source))
+    source = "".join(
+        Path(module.__file__).read_text() for module in (logs, call_lines, line_module, observer)
+    )
+    events = set(
+        re.findall(r'"((?:breaker|calls?|config|faults?|listener|log|permits)\.[a-z_]+)"', source)
+    )
     assert {"call.failed", "breaker.opened", "calls.refused", "log.dropped"} <= events
     assert {name for name in events if f"`{name}`" not in text} == set()
