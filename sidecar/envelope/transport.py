@@ -153,6 +153,8 @@ _MISTAKES = frozenset(
 _RANK = {"cancelled": 0, "refused_locally": 0, "connection_error": 1}
 _VAGUE_RANK = 2
 _SURE_RANK = 3
+# Words that a class of a wrapper may say although a cause knows better.
+_VAGUE_WORDS = frozenset({"connection_error", "connection_reset", "stream_truncated", "timeout"})
 
 
 class Signal(msgspec.Struct, frozen=True):
@@ -175,18 +177,22 @@ def meaning_of(raised: Raised) -> Meaning | None:
     return None if signal is None else signal.meaning
 
 
-def of_chain(raised: Raised) -> Signal | None:
+def of_chain(raised: Raised, known: str | None = None) -> Signal | None:
     """The most specific thing that an exception and its causes say about the transport.
 
     Of several that say equally much the outermost is asked: a client knows better than a socket
     whether it was connecting or reading.
+
+    Args:
+        raised: the exception.
+        known: the word that its class stands for, where the asker knows a class of its own.
     """
-    best: Signal | None = None
+    best = _signal(raised, known, known not in _VAGUE_WORDS, raised.type) if known else None
     for depth, link in enumerate(raised.chain()):
         signal = signal_of(link)
         if signal is None:
             continue
-        if depth == 0 and signal.rank == 0:
+        if depth == 0 and signal.rank == 0 and known is None:
             return signal
         if best is None or signal.rank > best.rank:
             best = signal
@@ -198,7 +204,10 @@ def signal_of(raised: Raised) -> Signal | None:
     found = _word(raised)
     if found is None:
         return None
-    word, sure, why = found
+    return _signal(raised, *found)
+
+
+def _signal(raised: Raised, word: str, sure: bool, why: str) -> Signal:  # noqa: FBT001 - as found
     if raised.phase == "connect" and word in {"timeout", "read_timeout"}:
         word = "connect_timeout"
     meaning = MEANINGS[word]
