@@ -18,7 +18,7 @@ from sidecar.breaker.model import Kind, Mode, Outcome
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
-from sidecar.envelope.policy import is_reclassified, should_retry, status_for
+from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
 from sidecar.envelope.stream import StreamReader
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import Scanner
@@ -281,7 +281,7 @@ class Judge:
         if replaced:
             body = msgspec.json.encode(envelope)
             dropped = dropped | REPLACED_BODY
-            own.append(("content-type", replies.ENVELOPE_TYPE))
+            own.append(("content-type", ENVELOPE_TYPE))
             own.append(("content-length", str(len(body))))
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
