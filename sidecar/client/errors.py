@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from sidecar.envelope.model import Envelope
 
-__all__ = ["BreakerOpen", "SidecarError", "enveloped", "original_of"]
+__all__ = ["CONTROL_FLOW", "BreakerOpen", "SidecarError", "enveloped", "original_of"]
+
+CONTROL_FLOW = (StopIteration, StopAsyncIteration)
+"""How iterators end: no failures, though Python calls them exceptions."""
 
 _KINDS = 256
 """Classes of exceptions whose twin is kept; a program meets a few dozen."""

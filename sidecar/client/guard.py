@@ -27,7 +27,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from sidecar.client.address import given_address, given_token
 from sidecar.client.daemon import BUDGET, Daemon, Given, Permit, Refusal, daemon_at
-from sidecar.client.errors import BreakerOpen, SidecarError, enveloped
+from sidecar.client.errors import CONTROL_FLOW, BreakerOpen, SidecarError, enveloped
 from sidecar.client.functions import is_async, is_generator, is_stream
 from sidecar.client.reports import neutral
 from sidecar.client.workflow import current_or_made
@@ -125,7 +125,6 @@ def guard(
         raise ValueError("phase is connect or commit, source is database or sdk")
     if admin is not None:
         daemon_at(admin, token)
-    source = source or ("database" if vendor else "sdk" if sdk else None)
     return Guard(name, phase, (source, vendor, sdk), timeout, admin, token)
 
 
@@ -305,7 +304,7 @@ def _passes(error: Exception) -> bool:
     """No failure of this dependency: an iterator that ran out, or what was reported already."""
     if isinstance(error, ExceptionGroup):
         return all(isinstance(one, Exception) and _passes(one) for one in error.exceptions)
-    return isinstance(error, SidecarError | StopIteration | StopAsyncIteration)
+    return isinstance(error, (SidecarError, *CONTROL_FLOW))
 
 
 def _task() -> Any:

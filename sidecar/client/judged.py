@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from sidecar.client.errors import SidecarError
+from sidecar.client.marks import ENVELOPE, SHOULD_RETRY, header_of
 from sidecar.client.reports import error_of
 from sidecar.envelope import database, sdk
 from sidecar.envelope.databases import odbc, vendors, wrappers
@@ -38,7 +39,7 @@ class Origin:
     """Whose failure it is, where the caller knows better than the exception.
 
     Attributes:
-        source: `database` or `sdk`; None to tell by the exception.
+        source: `database` or `sdk`; None to tell by what follows, else by the exception.
         vendor: the database: `postgresql`, …
         sdk: the SDK: `stripe`, `boto3-s3`, …
     """
@@ -146,20 +147,8 @@ def _botocore(response: object) -> object:
 
 
 def _of_headers(headers: object) -> tuple[Envelope | None, bool | None]:
-    if not isinstance(headers, Mapping) and not hasattr(type(headers), "items"):
-        return None, None
-    return _envelope(_header(headers, "x-error-envelope")), _truth(
-        _header(headers, "x-should-retry")
-    )
-
-
-def _header(headers: Any, name: str) -> str | None:
-    """A header of any library; their mappings know no case, a plain one is in lower case."""
-    try:
-        value = headers.get(name)
-    except Exception:  # noqa: BLE001 - the containers of many libraries
-        return None
-    return value if isinstance(value, str) else None
+    told = header_of(headers, ENVELOPE)
+    return _envelope(told), _truth(header_of(headers, SHOULD_RETRY))
 
 
 def _truth(value: str | None) -> bool | None:
@@ -179,10 +168,10 @@ def _envelope(text: str | None) -> Envelope | None:
 
 
 def _classified(error: Exception, raised: Raised, origin: Origin, correlation_id: str) -> Envelope:
-    if origin.source is None:
+    if not (origin.source or origin.vendor or origin.sdk):
         origin = _origin_of(error, raised)
     now = time.time()
-    if origin.source == Source.DATABASE.value:
+    if origin.vendor or origin.source == Source.DATABASE.value:
         found = database.classify(
             raised, vendor=origin.vendor, correlation_id=correlation_id, now=now
         )
