@@ -130,14 +130,15 @@ class Daemon:
         if not self._worth_asking():
             return None
         deadline = time.monotonic() + budget
+        question = self._question(name, correlation_id)
         line = self._lines.take()
         try:
-            if line is None:
-                line = connect(self._endpoints.known(budget), deadline)
-            line.send(self._question(name, correlation_id), deadline)
             answer = None
-            while line.owed:
-                answer = self._last_of(line.settled(line.receive(deadline)), line)
+            if line is not None:
+                answer = self._asked_again(line, question, deadline)
+            if line is None or line.closed:
+                line = connect(self._endpoints.known(budget), deadline)
+                answer = self._ask(line, question, deadline)
         except (OSError, WireError) as error:
             self._missed(line, error)
             return None
@@ -146,6 +147,21 @@ class Daemon:
                 line.close()
             raise
         return self._given(line, answer)
+
+    def _asked_again(self, line: Line, question: bytes, deadline: float) -> Answer | None:
+        """Ask over a connection that was kept; it is closed if it had ended without a word."""
+        try:
+            return self._ask(line, question, deadline)
+        except (ConnectionError, WireError):
+            line.close()
+            return None
+
+    def _ask(self, line: Line, question: bytes, deadline: float) -> Answer | None:
+        line.send(question, deadline)
+        answer = None
+        while line.owed:
+            answer = self._last_of(line.settled(line.receive(deadline)), line)
+        return answer
 
     async def permit_async(self, name: str, correlation_id: str, budget: float) -> Given:
         """The same for an event loop of asyncio, which goes on meanwhile."""
@@ -153,15 +169,16 @@ class Daemon:
             return None
         from asyncio import timeout  # noqa: PLC0415 - who has no loop need not load it
 
+        question = self._question(name, correlation_id)
         line = self._lines.take()
         try:
             async with timeout(budget):
-                if line is None:
-                    line = await connect_async(self._endpoints.known(0))
-                await line.send_async(self._question(name, correlation_id))
                 answer = None
-                while line.owed:
-                    answer = self._last_of(line.settled(await line.receive_async()), line)
+                if line is not None:
+                    answer = await self._asked_again_async(line, question)
+                if line is None or line.closed:
+                    line = await connect_async(self._endpoints.known(0))
+                    answer = await self._ask_async(line, question)
         except (OSError, WireError) as error:
             self._missed(line, error)
             return None
@@ -170,6 +187,20 @@ class Daemon:
                 line.close()
             raise
         return self._given(line, answer)
+
+    async def _asked_again_async(self, line: Line, question: bytes) -> Answer | None:
+        try:
+            return await self._ask_async(line, question)
+        except (ConnectionError, WireError):
+            line.close()
+            return None
+
+    async def _ask_async(self, line: Line, question: bytes) -> Answer | None:
+        await line.send_async(question)
+        answer = None
+        while line.owed:
+            answer = self._last_of(line.settled(await line.receive_async()), line)
+        return answer
 
     def _question(self, name: str, correlation_id: str) -> bytes:
         headers = {**self._headers, "x-correlation-id": correlation_id}

@@ -52,6 +52,11 @@ class Line:
         """End it; more than once is harmless."""
         self.sock.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was ended here."""
+        return self.sock.fileno() < 0
+
     # -- for threads ------------------------------------------------------------------------
 
     def send(self, data: bytes, deadline: float) -> None:
