@@ -181,7 +181,7 @@ _CLASSES = by_word(
 def told(raised: Raised) -> Told | None:
     """What one exception of a driver for PostgreSQL tells, or None."""
     own = raised.sqlstate or state(raised.attrs.get("pgcode")) or state(raised.code)
-    text = text_of(argument(raised, 0)) or raised.message
+    text = max(text_of(argument(raised, 0)), raised.message, key=len)
     if odbc.is_odbc(raised):
         own, text = odbc.state_of(raised), odbc.text(raised)
     if own is None:
