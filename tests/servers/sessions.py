@@ -211,9 +211,11 @@ class Beside:
 
 
 def raised_by(run: Callable[[], Any]) -> BaseException:
-    """What a call raises; that it must."""
+    """What a call raises; that it must, and that it is no warning."""
     try:
         run()
+    except Warning:
+        raise
     except BaseException as error:
         return error
     raise AssertionError("nothing was raised")

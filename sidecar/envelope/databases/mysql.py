@@ -201,4 +201,6 @@ def _text(raised: Raised) -> str:
     else:
         text = text_of(argument(raised, 0)) or raised.message
     head = _HEAD.match(text)
-    return text[head.end() :].rstrip("')\"") if head else text
+    if head is None:
+        return text
+    return text[head.end() :].rstrip("')\"") if text.startswith("(") else text[head.end() :]

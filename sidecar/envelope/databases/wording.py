@@ -38,6 +38,8 @@ _DROPPED_LINES = (
 )
 _KEPT_DETAIL = "Key ("
 
+# MySQL says whether a password was sent, in the words of one that is shown.
+_USING_PASSWORD = re.compile(r" \(using password: (?:YES|NO)\)")
 _KEY = re.compile(r"\bKey \(([^()\n]{1,500})\)=\((.{0,2000}?)\)(?= |\.|\Z)")
 _ENTRY = re.compile(r"\bDuplicate entry '(.{0,1000})' for key '([^'\n]{1,200})'")
 _MEMBER = re.compile(r"(?<![\w])([\w.]{1,80}): (\"[^\"\n]{0,1000}\"|'[^'\n]{0,1000}')")
@@ -55,6 +57,7 @@ def plain(text: str) -> str:
         if found >= 0:
             text = text[:found]
     lines = [line.strip() for line in text.splitlines()]
+    lines = [_USING_PASSWORD.sub("", line) for line in lines]
     kept = [line for line in lines if line and not _is_dropped(line)]
     return _without_secrets(" ".join(kept).strip())
 
