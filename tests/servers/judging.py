@@ -30,7 +30,9 @@ class Means(NamedTuple):
     verdict: str
 
 
-def judged(error: BaseException, vendor: str | None, driver: str | None, phase: str | None = None) -> Classified:
+def judged(
+    error: BaseException, vendor: str | None, driver: str | None, phase: str | None = None
+) -> Classified:
     """Classifies a live exception, and checks what holds of every envelope."""
     found = classify(
         describe(error, phase=phase), vendor=vendor, driver=driver, correlation_id="corr-1"

@@ -10,6 +10,7 @@ import pytest
 from tests.servers.conftest import driver as installed
 from tests.servers.judging import Means, check, judged
 from tests.servers.postgres import CONNECTIONS
+from tests.servers.postgres import PASSWORD as SECRET
 from tests.servers.postgres_drivers import DRIVERS, open_session
 from tests.servers.processes import wait_until
 from tests.servers.sessions import Beside, raised_by
@@ -33,7 +34,9 @@ ROLL_BACK = Means("permanent", "pending_rollback", False, None, "alive")
 
 def ended(driver):
     """A backend that an administrator ended: one event, three shapes."""
-    code = "08003" if "asyncpg" in driver else "connection_reset" if driver == "psycopg2" else "57P01"
+    code = (
+        "08003" if "asyncpg" in driver else "connection_reset" if driver == "psycopg2" else "57P01"
+    )
     return Means("transient", code, True, None, "failure")
 
 
@@ -91,21 +94,15 @@ def test_a_serialization_failure(driver, opened):
     one.run("select v from p where id = 1")
     other.run("update p set v = v + 1 where id = 1")
     error = raised_by(lambda: one.run("update p set v = 0 where id = 1"))
-    check(
-        error, SERIALIZATION, vendor="postgresql", driver=driver, like="serialization-rr"
-    )
+    check(error, SERIALIZATION, vendor="postgresql", driver=driver, like="serialization-rr")
     error = raised_by(lambda: one.run("select 1"))
     check(error, FAILED_TRANSACTION, vendor="postgresql", driver=driver, like="in-failed-tx")
     one.run("rollback")
 
 
 def test_a_unique_violation(driver, opened):
-    error = raised_by(
-        lambda: opened().run("insert into p values (9, 1, 'x', 'bob@example.com')")
-    )
-    found = check(
-        error, UNIQUE, vendor="postgresql", driver=driver, like="unique-violation"
-    )
+    error = raised_by(lambda: opened().run("insert into p values (9, 1, 'x', 'bob@example.com')"))
+    found = check(error, UNIQUE, vendor="postgresql", driver=driver, like="unique-violation")
     assert "p_email_key" in found.envelope.message
     assert "insert into" not in found.envelope.message
 
@@ -161,6 +158,27 @@ def test_refused_logins(driver, opened):
     assert "ghost" in found.envelope.message
     error = raised_by(lambda: opened(port=1))
     check(error, REFUSED, vendor="postgresql", driver=driver, like="refused")
+
+
+def test_pools(postgres):
+    """Our own pool was busy or closed: that says nothing about the server."""
+    pools, sqlalchemy = installed("psycopg_pool"), installed("sqlalchemy")
+    with pools.ConnectionPool(postgres.dsn(), min_size=1, max_size=1, open=True) as pool:
+        with pool.connection():
+            error = raised_by(lambda: pool.getconn(timeout=0.05))
+        busy = Means("transient", "pool_timeout", True, None, "neutral")
+        check(error, busy, vendor="postgresql", driver="psycopg_pool", like="pool-pool-timeout")
+    closed = Means("permanent", "pool_closed", False, None, "alive")
+    error = raised_by(lambda: pool.getconn(timeout=0.05))
+    check(error, closed, vendor="postgresql", driver="psycopg_pool", like="pool-pool-closed")
+    url = f"postgresql+psycopg://postgres:{SECRET}@127.0.0.1:{postgres.port}/postgres"
+    engine = sqlalchemy.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
+    try:
+        with engine.connect():
+            error = raised_by(engine.connect)
+        check(error, busy, vendor="postgresql", driver="sqlalchemy", like="sqlalchemy-pool-timeout")
+    finally:
+        engine.dispose()
 
 
 def test_a_backend_that_is_ended_in_mid_query(driver, opened, postgres):

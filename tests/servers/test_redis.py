@@ -126,13 +126,25 @@ def test_memory_clients_and_replicas(connect, start_redis):
     server = start_redis(min_replicas_to_write="1")
     error = raised_by(lambda: connect(server).run("SET", "k", "v"))
     means_(error, transient("NOREPLICAS", "failure"), "noreplicas")
-    server = start_redis(maxclients="3")
+
+
+def test_a_server_that_is_full(connect, start_redis):
+    """A client that writes before it reads finds its connection cut, and not the reply."""
+    server, errors = start_redis(maxclients="3"), []
 
     def crowd():
         for _ in range(20):
             connect(server).run("PING")
 
-    means_(raised_by(crowd), transient("max_clients", "failure"), "maxclients")
+    def told():
+        errors.append(raised_by(crowd))
+        return "max number of clients" in str(errors[-1])
+
+    wait_until(told, "a refusal with its reason")
+    *cut, refused = errors
+    means_(refused, transient("max_clients", "failure"), "maxclients")
+    for error in cut:
+        means_(error, RESET)
 
 
 def test_a_replica(connect, start_redis):

@@ -159,7 +159,9 @@ def test_interrupted(kind, opened, path):
     session = opened(path)
     timer = threading.Timer(0.05, session.raw().interrupt)
     timer.start()
-    endless = "with recursive t (n) as (select 1 union all select n + 1 from t) select max(n) from t"
+    endless = (
+        "with recursive t (n) as (select 1 union all select n + 1 from t) select max(n) from t"
+    )
     try:
         error = raised_by(lambda: session.run(endless))
     finally:
