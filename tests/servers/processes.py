@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from glob import glob
 from pathlib import Path
 
 DEADLINE = 30.0
@@ -25,9 +24,9 @@ def found(*patterns: str) -> str | None:
         path = shutil.which(pattern)
         if path is not None:
             return path
-        paths = sorted(glob(pattern))
+        paths = sorted(Path("/").glob(pattern.removeprefix("/")))
         if paths:
-            return paths[-1]
+            return str(paths[-1])
     return None
 
 

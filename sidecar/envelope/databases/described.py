@@ -27,8 +27,17 @@ def fields(error: BaseException, names: tuple[str, ...]) -> dict[str, Any]:
     for name in names:
         reader = _READERS.get(name.partition(".")[0]) if "." in name else None
         if reader is not None:
-            return {key: value for key, value in reader(error).items() if value not in (None, {})}
+            return {key: held for key, held in reader(error).items() if _is_told(key, held)}
     return {}
+
+
+def _is_told(key: str, held: Any) -> bool:
+    """Whether a driver gave what belongs there: some put objects where others have a code."""
+    if key == "code":
+        return type(held) in {int, float, str}
+    if key == "sqlstate":
+        return type(held) is str
+    return held is not None and held != {}
 
 
 def _attrs(error: object, *names: str, **more: Any) -> dict[str, Any]:

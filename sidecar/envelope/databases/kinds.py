@@ -16,6 +16,9 @@ from sidecar.envelope.meaning import Meaning
 from sidecar.envelope.model import ErrorClass, Verdict
 from sidecar.envelope.raised import Raised
 
+_LONGEST_WORD = 80
+"""Characters of the longest code that any table knows, and some."""
+
 _LONGEST = 8192
 """Characters of a text that phrases are looked for in; servers say theirs at the beginning."""
 
@@ -148,7 +151,7 @@ def by_word(*rows: tuple[Meaning, str]) -> dict[str, Meaning]:
 
 def by_beginning(table: Mapping[str, Meaning], word: str) -> Meaning | None:
     """What the longest beginning of a word that the table knows means."""
-    for length in range(len(word), 0, -1):
+    for length in range(min(len(word), _LONGEST_WORD), 0, -1):
         meaning = table.get(word[:length])
         if meaning is not None:
             return meaning

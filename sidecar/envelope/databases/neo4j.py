@@ -16,11 +16,14 @@ from sidecar.envelope.databases.kinds import (
     by_class,
     by_word,
     contended,
+    dead_handle,
     denied,
     final,
     mistaken,
     own_limit,
+    phrases,
     renewable,
+    says,
     text_of,
     undone,
     unwell,
@@ -89,6 +92,10 @@ _CLASSES = by_word(
      "TransactionError SessionError ResultError ResultConsumedError ResultFailedError"),
     (final("not with this server"), "UnsupportedServerProduct BrokenRecordError"),
 )  # fmt: skip
+_TEXTS = phrases(
+    (dead_handle("the handle was closed before the call", "connection_closed"),
+     "driver closed", "session closed", "connection closed", "transaction closed"),
+)  # fmt: skip
 _VAGUE = by_word(
     (unwell("no server of the database could be asked"),
      """
@@ -110,7 +117,8 @@ def told(raised: Raised) -> Told | None:
         return Told(meaning=named[1], code=None if named[1].code else named[0], text=text)
     vague = by_class(_VAGUE, raised)
     if vague is None:
-        return None
+        closed = says(_TEXTS, text)
+        return None if closed is None else Told(meaning=closed, text=text)
     signal = transport.of_chain(raised)
     if signal is not None and signal.rank > 1:
         return Told(meaning=signal.meaning, text=text)
