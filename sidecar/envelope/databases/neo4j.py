@@ -25,6 +25,7 @@ from sidecar.envelope.databases.kinds import (
     renewable,
     says,
     text_of,
+    throttled,
     undone,
     unwell,
 )
@@ -72,7 +73,7 @@ _CODES = by_word(
      Neo.ClientError.Statement.AccessMode Neo.ClientError.Database.AccessDenied
      """),
     (renewable("the token has expired"), "Neo.ClientError.Security.TokenExpired"),
-    (contended("too many failed attempts: wait"),
+    (throttled("too many failed attempts: wait"),
      "Neo.ClientError.Security.AuthenticationRateLimit"),
     (final("no such database"), "Neo.ClientError.Database.DatabaseNotFound"),
     # `Neo.DatabaseError`: the server's own

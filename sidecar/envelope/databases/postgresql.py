@@ -161,7 +161,7 @@ _CLIENT_TEXTS = phrases(
     (dead_handle("the handle was dead before the call", "connection_closed"),
      "connection is closed", "connection already closed", "connection is lost",
      "connection has been closed", "connection not open", "no connection to the server",
-     "connection lost"),
+     "connection lost", "use a closed connection"),
     (final("the pool is closed", "pool_closed"), "pool is closed", "pool is closing",
      "pool has been closed"),
 )  # fmt: skip
@@ -175,6 +175,7 @@ _CLASSES = by_word(
     (unwell("no server of this kind among the hosts", "connection_error"),
      "TargetServerAttributeNotMatched"),
     (undone("the driver's picture of a type is out of date"), "OutdatedSchemaCacheError"),
+    (mistaken("an earlier statement of the pipeline failed", "client_error"), "PipelineAborted"),
 )  # fmt: skip
 
 
