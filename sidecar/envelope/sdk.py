@@ -131,7 +131,7 @@ def _link(link: Raised, asked: _Asked) -> _Judged | None:
         told = _told_by_a_sidecar(facts, asked)
         if told is not None:
             return told
-    if facts.status is None:
+    if link.status is None:
         refused = _by_phrase(link, family)
         if refused is not None:
             return refused
@@ -194,9 +194,10 @@ def _by_phrase(link: Raised, family: Family) -> _Judged | None:
     text = link.message[:4096].lower()
     for phrase, meaning in (*family.says, *UNKNOWN.says) if text else ():
         if phrase in text:
+            why = f"{family.name}: refused on this side with its own sentence for it"
             return _Judged(
-                meaning=meaning,
-                code=meaning.code or link.name,
+                meaning=msgspec.structs.replace(meaning, rule=why),
+                code=None,
                 message=link.message,
                 more={"sent": False},
             )

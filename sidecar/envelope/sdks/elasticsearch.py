@@ -49,8 +49,7 @@ _JAVA = named(
         """
         version_conflict_engine_exception version_conflict_exception
         document_missing_exception document_already_exists_exception
-        resource_already_exists_exception index_not_found_exception
-        resource_not_found_exception search_context_missing_exception
+        index_not_found_exception resource_not_found_exception search_context_missing_exception
         strict_dynamic_mapping_version_exception content_too_long_exception
         """,
     ),
