@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdks.family import (
+    CONFLICT,
     FINAL,
     INVALID,
     NO_ANSWER,
@@ -134,7 +135,8 @@ COHERE = Family(
         f"{_COHERE}.service_unavailable_error.ServiceUnavailableError": 503,
         f"{_COHERE}.gateway_timeout_error.GatewayTimeoutError": 504,
     },
-    by_status={498: REFUSED},
+    # An invalid token; and a conflict, which the SDK repeats.
+    by_status={498: REFUSED, 409: CONFLICT},
     says=(("must be instantiated be either passing in token", NO_CREDENTIALS),),
 )
 
