@@ -135,6 +135,10 @@ def _link(link: Raised, asked: _Asked) -> _Judged | None:
         refused = _by_phrase(link, family)
         if refused is not None:
             return refused
+    if family.invents and link.cause is not None and facts.body is None:
+        behind = transport.of_chain(link.cause)
+        if behind is not None:
+            return _by_transport(behind.link, family, facts)
     answer = Answer.of(facts, family, _dialect(link, family, asked), asked.now)
     return (
         _by_answer(answer, link)

@@ -225,16 +225,6 @@ CORE = Family(
 )
 
 
-def _cosmos(raised: Raised, facts: Facts) -> Facts:
-    """Cosmos gives numbers; a code of its body repeats the phrase of the status."""
-    read = _read(raised, facts)
-    return changed(read, code=None, codes=(), body=None if _is_phrase(read.body) else read.body)
-
-
-def _is_phrase(body: Any) -> bool:
-    return isinstance(body, Mapping) and isinstance(body.get("code"), str)
-
-
 _COSMOS = "azure.cosmos.exceptions"
 COSMOS = Family(
     name="azure-cosmos",
@@ -266,7 +256,7 @@ COSMOS = Family(
         449: CONFLICT,
         410: OUTAGE,
     },
-    read=_cosmos,
+    read=_read,
 )
 
 AZURE = (CORE, COSMOS)

@@ -237,7 +237,7 @@ def _metadata(trailers: Any) -> list[tuple[str, str]]:
 def _azure(error: BaseException) -> Fields:
     odata = member(error, "error")
     code = member(error, "error_code") or member(odata, "code")
-    told = member(error, "message")
+    told = member(odata, "message") or member(error, "message")
     return {
         "code": str(code) if isinstance(code, str) else None,
         "message": told[:8192] if isinstance(told, str) else None,

@@ -137,6 +137,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         words: its classes that stand for a failure without an answer, to the word of `transport`.
         says: fixed sentences of the SDK, in lower case, for what it has neither class nor code for.
         by_status: statuses that this service uses in a way of its own.
+        invents: it gives a status to failures that had none; without an answer the causes count.
         plain: a client of anything: the provider is told by host and shape.
         read: where it keeps what it knows.
         members: the failures inside one failure, as of a bulk call; the gravest counts.
@@ -154,6 +155,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     words: Mapping[str, str] = {}
     says: tuple[tuple[str, Meaning], ...] = ()
     by_status: Mapping[int, Meaning] = {}
+    invents: bool = False
     plain: bool = False
     read: Callable[[Raised, Facts], Facts] = _same
     members: Callable[[Raised], tuple[Raised, ...]] = _nobody

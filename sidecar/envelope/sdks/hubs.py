@@ -94,6 +94,7 @@ LITELLM = Family(
             ),
         ),
     },
+    invents=True,
     read=_litellm,
 )
 
