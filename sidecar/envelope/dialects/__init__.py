@@ -9,6 +9,7 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.deepseek import DeepSeek
 from sidecar.envelope.dialects.fireworks import Fireworks
+from sidecar.envelope.dialects.gemini import Gemini, Vertex
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.groq import Groq
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
@@ -32,6 +33,7 @@ _BUILT: tuple[type[Dialect], ...] = (
     Compatible,
     DeepSeek,
     Fireworks,
+    Gemini,
     Generic,
     Groq,
     LMStudio,
@@ -44,6 +46,7 @@ _BUILT: tuple[type[Dialect], ...] = (
     Sidecar,
     Together,
     VLLM,
+    Vertex,
     XAI,
 )
 
@@ -51,9 +54,9 @@ _BUILT: tuple[type[Dialect], ...] = (
 _ALIASES: dict[type[Dialect], str] = {
     Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
-        "airtable aws-edge bedrock cloudflare cohere discord envoy gemini github google-apis"
+        "airtable aws-edge bedrock cloudflare cohere discord envoy github google-apis"
         " graphql grpc-web hubspot huggingface jira linear mcp msgraph nginx notion oauth"
-        " problem-json salesforce sendgrid shopify slack stripe twilio vertex zendesk"
+        " problem-json salesforce sendgrid shopify slack stripe twilio zendesk"
     ),
 }
 
