@@ -108,7 +108,9 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
     refused = body.get("success") is False or body.get("ok") is False
     if isinstance(errors, list) and errors and (failed or refused or lone) and not body.get("data"):
         first = errors[0]
-        return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
+        return Found(
+            _unwrapped(first) if isinstance(first, dict) else {"message": str(first)}, body
+        )
     if failed:
         detail = body.get("detail")
         if isinstance(detail, dict) and not (body.get("code") or body.get("message")):
