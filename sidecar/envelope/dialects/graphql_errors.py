@@ -59,7 +59,7 @@ WITHOUT_CODE = Rule(
     name="a GraphQL error without a code",
     why="nothing says whether it will pass: it is neither repeated nor counted",
     statuses=TWO,
-    when=lambda evidence: evidence.code is None,
+    when=lambda evidence: evidence.code is None and not evidence.stream,
     class_=PERMANENT,
     code="graphql_error",
 )

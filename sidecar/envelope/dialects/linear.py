@@ -93,6 +93,11 @@ class Linear(GraphQLErrors):
     )
     code_places: ClassVar[tuple[str, ...]] = ("extensions.code", "extensions.type")
 
+    def speaks_graphql(self, path: str) -> bool:
+        """On every route: it has no other."""
+        del path
+        return True
+
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence, the word of the type's vocabulary first: it is the one that decides."""
         evidence = super().read(found, seen, stream=stream)
