@@ -139,7 +139,9 @@ class Judge:
 
     def _secrets(self) -> tuple[str, ...]:
         """What the upstream was sent and must not be quoted with."""
-        return self._call.incoming.secrets(self._runtime.set_headers)
+        return self._call.incoming.secrets(
+            self._runtime.set_headers, self._runtime.dialect.secret_paths
+        )
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()

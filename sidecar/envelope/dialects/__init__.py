@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from sidecar.envelope.dialects.airtable import Airtable
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.deepseek import DeepSeek
+from sidecar.envelope.dialects.discord import Discord
 from sidecar.envelope.dialects.fireworks import Fireworks
 from sidecar.envelope.dialects.gemini import Gemini, Vertex
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.groq import Groq
+from sidecar.envelope.dialects.hubspot import HubSpot
+from sidecar.envelope.dialects.linear import Linear
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
 from sidecar.envelope.dialects.lmstudio import LMStudio
 from sidecar.envelope.dialects.mistral import Mistral
@@ -19,54 +23,67 @@ from sidecar.envelope.dialects.ollama import Ollama
 from sidecar.envelope.dialects.openai import OpenAI
 from sidecar.envelope.dialects.openrouter import OpenRouter
 from sidecar.envelope.dialects.perplexity import Perplexity
+from sidecar.envelope.dialects.salesforce import Salesforce
+from sidecar.envelope.dialects.shopify import Shopify
 from sidecar.envelope.dialects.sidecar import Sidecar
 from sidecar.envelope.dialects.together import Together
 from sidecar.envelope.dialects.vllm import VLLM
 from sidecar.envelope.dialects.xai import XAI
+from sidecar.envelope.dialects.zendesk import Zendesk
 
 __all__ = ["NAMES", "Dialect", "get", "guess"]
 
 _BUILT: tuple[type[Dialect], ...] = (
+    Airtable,
     Anthropic,
     Auto,
     AzureOpenAI,
     Compatible,
     DeepSeek,
+    Discord,
     Fireworks,
     Gemini,
     Generic,
     Groq,
+    HubSpot,
     LMStudio,
+    Linear,
     LlamaCpp,
     Mistral,
     Ollama,
     OpenAI,
     OpenRouter,
     Perplexity,
+    Salesforce,
+    Shopify,
     Sidecar,
     Together,
     VLLM,
     Vertex,
     XAI,
+    Zendesk,
 )
 
 # Names that are legal and share the file of another until they need one of their own.
 _ALIASES: dict[type[Dialect], str] = {
     Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
-        "airtable aws-edge bedrock cloudflare cohere discord envoy github google-apis"
-        " graphql grpc-web hubspot huggingface jira linear mcp msgraph nginx notion oauth"
-        " problem-json salesforce sendgrid shopify slack stripe twilio zendesk"
+        "aws-edge bedrock cloudflare cohere envoy github google-apis"
+        " graphql grpc-web huggingface jira mcp msgraph nginx notion oauth"
+        " problem-json sendgrid slack stripe twilio"
     ),
 }
 
 # Upstream hosts that speak a dialect: the host itself and everything below it.
 _HOSTS = {
+    "api.airtable.com": "airtable",
     "api.anthropic.com": "anthropic",
     "api.deepseek.com": "deepseek",
     "api.fireworks.ai": "fireworks",
     "api.github.com": "github",
     "api.groq.com": "groq",
+    "api.hubapi.com": "hubspot",
+    "api.linear.app": "linear",
     "api.mistral.ai": "mistral",
     "api.openai.com": "openai",
     "api.perplexity.ai": "perplexity",
@@ -87,13 +104,17 @@ _HOSTS = {
     "cognitiveservices.azure.com": "azure-openai",
     "dashscope.aliyuncs.com": "dashscope",
     "discord.com": "discord",
+    "discordapp.com": "discord",
     "generativelanguage.googleapis.com": "gemini",
     "graph.microsoft.com": "msgraph",
     "huggingface.co": "huggingface",
+    "myshopify.com": "shopify",
     "ollama.com": "ollama",
     "openai.azure.com": "azure-openai",
     "openrouter.ai": "openrouter",
+    "salesforce.com": "salesforce",
     "slack.com": "slack",
+    "zendesk.com": "zendesk",
 }
 
 

@@ -17,7 +17,7 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule
-from sidecar.envelope.evidence import Evidence, read
+from sidecar.envelope.evidence import Evidence, read, read_text
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
@@ -77,6 +77,9 @@ class Dialect:
         sells_requests: 402 says that the budget is spent, whatever code came with it.
         failing_reasons: finish reasons that are errors, to their codes.
         unknown_in_success: the class of an error in a 2xx that says nothing else.
+        secret_paths: routes whose path carries a credential, such as the address of a webhook:
+            searched in the path as it came, each group of a pattern is a secret. In linear time,
+            for whoever calls writes the path.
     """
 
     name: str = "base"
@@ -102,6 +105,7 @@ class Dialect:
     sells_requests: ClassVar[bool] = False
     failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
+    secret_paths: ClassVar[tuple[re.Pattern[str], ...]] = ()
 
     def for_answer(self, seen: Seen) -> Dialect:
         """The dialect that reads this answer; only `auto` differs from itself."""
@@ -162,6 +166,10 @@ class Dialect:
             word_places=self.word_places,
             stream=stream,
         )
+
+    def read_text(self, seen: Seen) -> Evidence:
+        """The evidence in a failed answer's body that is no JSON, or holds no error."""
+        return read_text(seen)
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""
