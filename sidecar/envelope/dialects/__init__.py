@@ -13,20 +13,29 @@ from sidecar.envelope.dialects.discord import Discord
 from sidecar.envelope.dialects.fireworks import Fireworks
 from sidecar.envelope.dialects.gemini import Gemini, Vertex
 from sidecar.envelope.dialects.generic import Generic
+from sidecar.envelope.dialects.github import GitHub
+from sidecar.envelope.dialects.google_apis import GoogleApis
 from sidecar.envelope.dialects.groq import Groq
 from sidecar.envelope.dialects.hubspot import HubSpot
+from sidecar.envelope.dialects.jira import Jira
 from sidecar.envelope.dialects.linear import Linear
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
 from sidecar.envelope.dialects.lmstudio import LMStudio
 from sidecar.envelope.dialects.mistral import Mistral
+from sidecar.envelope.dialects.msgraph import MSGraph
+from sidecar.envelope.dialects.notion import Notion
 from sidecar.envelope.dialects.ollama import Ollama
 from sidecar.envelope.dialects.openai import OpenAI
 from sidecar.envelope.dialects.openrouter import OpenRouter
 from sidecar.envelope.dialects.perplexity import Perplexity
 from sidecar.envelope.dialects.salesforce import Salesforce
+from sidecar.envelope.dialects.sendgrid import SendGrid
 from sidecar.envelope.dialects.shopify import Shopify
 from sidecar.envelope.dialects.sidecar import Sidecar
+from sidecar.envelope.dialects.slack import Slack
+from sidecar.envelope.dialects.stripe import Stripe
 from sidecar.envelope.dialects.together import Together
+from sidecar.envelope.dialects.twilio import Twilio
 from sidecar.envelope.dialects.vllm import VLLM
 from sidecar.envelope.dialects.xai import XAI
 from sidecar.envelope.dialects.zendesk import Zendesk
@@ -44,20 +53,29 @@ _BUILT: tuple[type[Dialect], ...] = (
     Fireworks,
     Gemini,
     Generic,
+    GitHub,
+    GoogleApis,
     Groq,
     HubSpot,
+    Jira,
     LMStudio,
     Linear,
     LlamaCpp,
+    MSGraph,
     Mistral,
+    Notion,
     Ollama,
     OpenAI,
     OpenRouter,
     Perplexity,
     Salesforce,
+    SendGrid,
     Shopify,
     Sidecar,
+    Slack,
+    Stripe,
     Together,
+    Twilio,
     VLLM,
     Vertex,
     XAI,
@@ -68,9 +86,9 @@ _BUILT: tuple[type[Dialect], ...] = (
 _ALIASES: dict[type[Dialect], str] = {
     Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
-        "aws-edge bedrock cloudflare cohere envoy github google-apis"
-        " graphql grpc-web huggingface jira mcp msgraph nginx notion oauth"
-        " problem-json sendgrid slack stripe twilio"
+        "aws-edge bedrock cloudflare cohere envoy"
+        " graphql grpc-web huggingface mcp nginx oauth"
+        " problem-json"
     ),
 }
 
