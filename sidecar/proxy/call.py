@@ -353,7 +353,12 @@ class Call:
         )
         own = [
             *self.marks(),
-            *replies.error_headers(envelope, verdict, self._advice(envelope, sent=sent)),
+            *replies.error_headers(
+                envelope,
+                verdict,
+                self._advice(envelope, sent=sent),
+                dialect.should_retry_headers,
+            ),
             ("cache-control", "no-store"),
             ("content-type", media_type),
             ("content-length", str(len(body))),

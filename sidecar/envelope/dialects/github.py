@@ -15,7 +15,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sidecar.envelope.dialects.graphql_errors import GRAPHQL_RULES, GraphQLErrors
+from sidecar.envelope.dialects.graphql_errors import (
+    GRAPHQL_RULES,
+    WITHOUT_CODE,
+    GraphQLErrors,
+)
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
     AUTHENTICATION,
@@ -136,7 +140,7 @@ class GitHub(GraphQLErrors):
     """GitHub's REST and GraphQL APIs."""
 
     name = "github"
-    rules: ClassVar[tuple[Rule, ...]] = (*GITHUB_RULES, *GRAPHQL_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (*GITHUB_RULES, *GRAPHQL_RULES, WITHOUT_CODE)
     code_places: ClassVar[tuple[str, ...]] = ("code", "extensions.code", "type")
     request_id_headers: ClassVar[tuple[str, ...]] = ("x-github-request-id",)
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from sidecar.envelope import retry_after
-from sidecar.envelope.dialects.google import GOOGLE_RULES, Google
+from sidecar.envelope.dialects.google import CREDENTIALS, QUOTAS, STATUSES, Google
 from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
@@ -28,6 +28,7 @@ from sidecar.envelope.dialects.words import (
     VALIDATION,
 )
 from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import normal
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import Envelope, ErrorClass, Seen, Verdict
 
@@ -183,7 +184,15 @@ class GoogleApis(Google):
     """An API of Google's that serves no models."""
 
     name = "google-apis"
-    rules: ClassVar[tuple[Rule, ...]] = (*REASONS, *MAPS, *GOOGLE_RULES, *OAUTH, *TOOL_COMMON)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *MAPS,
+        *CREDENTIALS,
+        *QUOTAS,
+        *REASONS,
+        *OAUTH,
+        *TOOL_COMMON,
+        *STATUSES,
+    )
     code_places: ClassVar[tuple[str, ...]] = (
         "errorInfo.reason",
         "legacyReason",
@@ -217,6 +226,14 @@ class GoogleApis(Google):
             return None
         told = body.get("error_message")
         return Found({"code": status, "message": told if isinstance(told, str) else status}, body)
+
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence; in a 200 the status of Maps is the code, also `UNKNOWN_ERROR`."""
+        evidence = super().read(found, seen, stream=stream)
+        if seen.status >= 400:
+            return evidence
+        code = str(found.error["code"])
+        return msgspec.structs.replace(evidence, code=code, words={normal(code): code})
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """As at all of Google's; Gmail names a moment in its message and nowhere else."""

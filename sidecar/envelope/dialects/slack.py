@@ -26,7 +26,7 @@ from sidecar.envelope.dialects.words import (
     VALIDATION,
 )
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.fields import normal
+from sidecar.envelope.fields import as_word, normal
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import Envelope, ErrorClass, Seen, Verdict
 
@@ -65,11 +65,12 @@ SLACK_RULES = (
         why="the token is none, is gone, or is of a kind that this method does not take",
         codes=words(
             "invalid_auth not_authed token_revoked account_inactive not_allowed_token_type"
-            " not_bearer_token bad_token invalid_token invalid_refresh_token invalid_action_token"
-            " token_already_exchanged authorization_not_found auth_mismatch cannot_auth_user"
-            " invalid_client_id bad_client_secret client_id_token_mismatch invalid_code"
-            " code_expired code_already_used two_factor_setup_required is_bot user_is_bot"
-            " user_disabled access_token_exchange_failed"
+            " not_bearer_token bad_token invalid_token invalid_refresh_token"
+            " invalid_action_token token_already_exchanged authorization_not_found auth_mismatch"
+            " cannot_auth_user invalid_client invalid_client_id invalid_grant bad_client_secret"
+            " client_id_token_mismatch invalid_code code_expired code_already_used"
+            " two_factor_setup_required is_bot user_is_bot user_disabled"
+            " access_token_exchange_failed sudo_required"
         ),
         class_=AUTHENTICATION,
     ),
@@ -152,6 +153,9 @@ SLACK_RULES = (
             " no_item_specified no_scopes no_user_scopes limit_required too_many_attachments"
             " too_many_users too_many_ids too_many_emails too_many_teams over_pagination_limit"
             " attachment_payload_limit_exceeded validation_errors markdown_text_conflict"
+            " too_many_contact_cards too_many_entities too_many_named_entities"
+            " too_many_target_teams too_long too_large cannot_parse cannot_parse_attachment"
+            " time_in_past time_too_far recipients_not_specified parameter_validation_failed"
             " trigger_expired expired_trigger_id"
         ),
         statuses=TWO,
@@ -198,6 +202,13 @@ class Slack(Tool):
         if isinstance(body, dict) and body.get("ok") is False:
             return Found(_named(body), body)
         return super().locate(body, seen) if seen.status >= 400 else None
+
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence; whatever stands as the code is one, also `unknown_error`."""
+        evidence = super().read(found, seen, stream=stream)
+        if evidence.code is not None:
+            return evidence
+        return msgspec.structs.replace(evidence, code=as_word(found.error.get("code")))
 
     def read_text(self, seen: Seen) -> Evidence:
         """A text that is nothing but a code, as webhooks answer."""
