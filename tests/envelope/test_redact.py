@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sidecar.envelope.dialects import get
+from sidecar.envelope.dialects import NAMES, get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.redact import (
@@ -16,6 +16,7 @@ from sidecar.envelope.redact import (
     redact_headers,
     redact_target,
     redact_text,
+    secrets_of_path,
     shown_name,
     shown_path,
 )
@@ -136,6 +137,32 @@ def test_headers():
 def test_targets(target, shown):
     assert redact_target(target) == shown
     assert shown_path(target) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "shown"),
+    [
+        ("discord", "/api/webhooks/123/token", "/api/webhooks/123/[redacted]"),
+        ("discord", "/webhooks/123/to.ken_-x/messages/@original",
+         "/webhooks/123/[redacted]/messages/@original"),
+        ("discord", "/api/v10/interactions/123/token/callback",
+         "/api/v10/interactions/123/[redacted]/callback"),
+        ("discord", "/api/v10/channels/123/messages", "/api/v10/channels/123/messages"),
+        ("discord", "/api/webhooks/123", "/api/webhooks/123"),
+        ("discord", "/api/webhooks/123/", "/api/webhooks/123/"),
+        ("hubspot", "/oauth/v1/access-tokens/token", "/oauth/v1/access-tokens/[redacted]"),
+        ("hubspot", "/oauth/v1/refresh-tokens/token", "/oauth/v1/refresh-tokens/[redacted]"),
+        ("generic", "/api/webhooks/123/token", "/api/webhooks/123/token"),
+    ],
+)  # fmt: skip
+def test_what_a_dialect_knows_to_be_secret_in_a_path(name, path, shown):
+    secret_paths = get(name).secret_paths
+    assert redact_target(path, secret_paths) == shown
+    assert redact_target(path + "?wait=true", secret_paths) == shown + "?wait=true"
+    assert shown_path(path, secret_paths) == shown
+    hidden = list(secrets_of_path(path, secret_paths))
+    assert all(secret not in shown.split("/") for secret in hidden)
+    assert bool(hidden) == (path != shown)
 
 
 @pytest.mark.parametrize(
@@ -277,3 +304,16 @@ def test_hostile_text_takes_linear_time(piece, function):
     assert time.perf_counter() - began < HANG
     if function is redact_text:
         assert len(redact_text(text)) <= 3 * len(text)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in NAMES if get(name).secret_paths))
+@pytest.mark.parametrize(
+    "piece",
+    ["/webhooks/1/", "/webhooks/", "1", "/", "/oauth/v1/access-tokens/"],
+)
+def test_the_paths_of_a_dialect_take_linear_time(name, piece):
+    path = "/" + piece * (65536 // len(piece))
+    began = time.perf_counter()
+    list(secrets_of_path(path, get(name).secret_paths))
+    redact_target(path, get(name).secret_paths)
+    assert time.perf_counter() - began < HANG

@@ -7,7 +7,6 @@ Sources: airtable.com/developers/web/api/errors and rate-limits, support.airtabl
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 import msgspec
@@ -46,9 +45,6 @@ class Airtable(Tool):
         ErrorClass.RATE_LIMIT: "RATE_LIMIT_REACHED",
         ErrorClass.TRANSIENT: "SERVICE_UNAVAILABLE",
     }
-    secret_paths: ClassVar[tuple[re.Pattern[str], ...]] = (
-        re.compile(r"/genericWebhook/[^/]{1,64}/[^/]{1,64}/([^/]++)"),
-    )
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """`{"error": {"type", "message"}}`, the envelope beside it."""

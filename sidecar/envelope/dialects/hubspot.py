@@ -59,7 +59,6 @@ HUBSPOT_RULES = (
         why="the token endpoint's own words beside a 400: refreshing again would loop",
         codes=words(
             "bad_refresh_token bad_auth_code expired_auth_code bad_client_id bad_client_secret"
-            " invalid_authentication"
         ),
         class_=AUTHENTICATION,
     ),

@@ -15,7 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from sidecar.envelope.dialects.graphql_errors import GRAPHQL_RULES, WITHOUT_CODE, GraphQLErrors
-from sidecar.envelope.dialects.rule import Rule, words
+from sidecar.envelope.dialects.rule import FIVE, Rule, statuses, words
 from sidecar.envelope.dialects.words import AUTHENTICATION, PERMANENT, RATE_LIMIT, TRANSIENT
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import normal
@@ -94,6 +94,7 @@ SALESFORCE_RULES = (
         codes=words(
             "server_unavailable platform_event_publishing_unavailable platform_event_publish_failed"
         ),
+        statuses=FIVE | statuses(400, 403),
         class_=TRANSIENT,
     ),
     Rule(
@@ -131,7 +132,8 @@ class Salesforce(GraphQLErrors):
     )
     reading_routes: ClassVar[tuple[str, ...]] = ("/parameterizedSearch", "/composite/sobjects/read")
     native_codes: ClassVar[dict[ErrorClass, str]] = {
-        ErrorClass.RATE_LIMIT: "REQUEST_LIMIT_EXCEEDED",
+        # Its own word for a limit may mean the whole day: nobody shall stop for that long.
+        ErrorClass.RATE_LIMIT: "SERVER_UNAVAILABLE",
         ErrorClass.TRANSIENT: "SERVER_UNAVAILABLE",
     }
 
