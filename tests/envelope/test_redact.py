@@ -153,6 +153,17 @@ def test_targets(target, shown):
         ("hubspot", "/oauth/v1/access-tokens/token", "/oauth/v1/access-tokens/[redacted]"),
         ("hubspot", "/oauth/v1/refresh-tokens/token", "/oauth/v1/refresh-tokens/[redacted]"),
         ("generic", "/api/webhooks/123/token", "/api/webhooks/123/token"),
+        ("slack", "/commands/T0AAAA/1234/word", "/commands/T0AAAA/[redacted]/[redacted]"),
+        ("slack", "/actions/E0AAAA/1234/word", "/actions/E0AAAA/[redacted]/[redacted]"),
+        ("slack", "/api/chat.postMessage", "/api/chat.postMessage"),
+        ("slack", "/app/settings/word", "/app/settings/word"),
+        ("msgraph", "/webhook/a@b/IncomingWebhook/word/more",
+         "/webhook/[redacted]/[redacted]/[redacted]/[redacted]"),
+        ("msgraph", "/v1.0/me/messages/AAMk/attachments", "/v1.0/me/messages/AAMk/attachments"),
+        ("jira", "/pro/hooks/word", "/pro/hooks/[redacted]"),
+        ("jira", "/automation/webhooks/jira/a/cloud/word",
+         "/automation/webhooks/jira/a/cloud/[redacted]"),
+        ("jira", "/rest/api/3/webhook/10000", "/rest/api/3/webhook/10000"),
     ],
 )  # fmt: skip
 def test_what_a_dialect_knows_to_be_secret_in_a_path(name, path, shown):
@@ -309,7 +320,19 @@ def test_hostile_text_takes_linear_time(piece, function):
 @pytest.mark.parametrize("name", sorted(name for name in NAMES if get(name).secret_paths))
 @pytest.mark.parametrize(
     "piece",
-    ["/webhooks/1/", "/webhooks/", "1", "/", "/oauth/v1/access-tokens/"],
+    [
+        "/webhooks/1/",
+        "/webhooks/",
+        "1",
+        "/",
+        "/oauth/v1/access-tokens/",
+        "/services/T0A",
+        "/webhook/",
+        "/webhook/a/IncomingWebhook/",
+        "/automation/webhooks/a/",
+        "/workflows/0123",
+        "/pro/hooks/",
+    ],
 )
 def test_the_paths_of_a_dialect_take_linear_time(name, piece):
     path = "/" + piece * (65536 // len(piece))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sidecar.envelope.dialects.airtable import Airtable
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
@@ -94,8 +96,10 @@ _ALIASES: dict[type[Dialect], str] = {
 
 # Upstream hosts that speak a dialect: the host itself and everything below it.
 _HOSTS = {
+    "aiplatform.googleapis.com": "vertex",
     "api.airtable.com": "airtable",
     "api.anthropic.com": "anthropic",
+    "api.atlassian.com": "jira",
     "api.deepseek.com": "deepseek",
     "api.fireworks.ai": "fireworks",
     "api.github.com": "github",
@@ -117,14 +121,20 @@ _HOSTS = {
     "api.minimax.io": "minimax",
     "api.notion.com": "notion",
     "api.sendgrid.com": "sendgrid",
-    "api.twilio.com": "twilio",
+    "api.eu.sendgrid.com": "sendgrid",
     "api.z.ai": "zai",
+    "atlassian.net": "jira",
+    "cloudcode-pa.googleapis.com": "vertex",
     "cognitiveservices.azure.com": "azure-openai",
+    "connect.stripe.com": "stripe",
     "dashscope.aliyuncs.com": "dashscope",
     "discord.com": "discord",
     "discordapp.com": "discord",
+    "files.stripe.com": "stripe",
     "generativelanguage.googleapis.com": "gemini",
+    "googleapis.com": "google-apis",
     "graph.microsoft.com": "msgraph",
+    "graph.microsoft.us": "msgraph",
     "huggingface.co": "huggingface",
     "myshopify.com": "shopify",
     "ollama.com": "ollama",
@@ -132,8 +142,13 @@ _HOSTS = {
     "openrouter.ai": "openrouter",
     "salesforce.com": "salesforce",
     "slack.com": "slack",
+    "twilio.com": "twilio",
+    "webhook.office.com": "msgraph",
     "zendesk.com": "zendesk",
 }
+
+# The region that stands before the name of a service: `europe-west4-aiplatform.googleapis.com`.
+_REGION = re.compile(r"[a-z]+-[a-z]+\d+-(?=aiplatform\.)")
 
 
 def _register() -> dict[str, Dialect]:
@@ -165,6 +180,8 @@ def guess(host: str) -> Dialect:
         host: a host name in any case; an address or an unknown name is no error.
     """
     host = host.lower().rstrip(".")
+    if region := _REGION.match(host):
+        host = host[region.end() :]
     while host:
         name = _HOSTS.get(host)
         if name is not None:
