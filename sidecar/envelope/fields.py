@@ -80,7 +80,7 @@ def as_number_text(value: Any) -> str | None:
 def message_of(error: dict[str, Any]) -> str:
     """What an error object tells a person, from the members in which sources say it."""
     for name in ("message", "error_description", "detail", "msg", "title", "description", "Message",
-                 "reason"):  # fmt: skip
+                 "errorMessage", "reason"):  # fmt: skip
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             report = _report(error)

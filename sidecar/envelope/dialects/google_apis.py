@@ -220,7 +220,8 @@ class GoogleApis(Google):
     def locate(self, body: Any, seen: Seen) -> Found | None:
         """The error with its details spread out; in a 200 the status of Maps."""
         if seen.status >= 400:
-            return super().locate(body, seen)
+            found = super().locate(body, seen)
+            return found and msgspec.structs.replace(found, error=_with_parameter(found.error))
         status = body.get("status") if isinstance(body, dict) else None
         if not isinstance(status, str) or status in _ANSWERED or _MAPS not in seen.path:
             return None
@@ -272,3 +273,12 @@ class GoogleApis(Google):
             ],
         }
         return msgspec.json.encode({"error": error, "envelope": envelope})
+
+
+def _with_parameter(error: dict[str, Any]) -> dict[str, Any]:
+    """The error with the parameter that its first item blames."""
+    items = error.get("errors")
+    first = items[0] if isinstance(items, list) and items else None
+    if isinstance(first, dict) and first.get("locationType") == "parameter":
+        return {**error, "param": first.get("location")}
+    return error

@@ -2,8 +2,9 @@
 
 Jira sends `{"errorMessages": […], "errors": {field: text}}`, Confluence `{"statusCode", "message",
 "data"}` or `{"errors": [{status, code, title}]}`, the gateway before them `{"code", "message"}`.
-Statuses are honest. A rate limit may come without a body: the limit's name stands in
-`ratelimit-reason`, the wait in `retry-after` or as a moment without seconds in `x-ratelimit-reset`.
+Statuses are honest but for the gateway's GraphQL. A rate limit may come without a body: its name
+stands in `ratelimit-reason`, the wait in `retry-after` or as a moment without seconds in
+`x-ratelimit-reset`.
 
 Sources: developer.atlassian.com, rate limiting and status codes of the Jira and Confluence Cloud
 platforms; the addresses of incoming webhooks in automation rules.
@@ -17,25 +18,34 @@ from typing import Any, ClassVar
 import msgspec
 
 from sidecar.envelope.dialects.generic import EXPIRED_TOKEN
+from sidecar.envelope.dialects.graphql_errors import (
+    GRAPHQL_RULES,
+    WITHOUT_CODE,
+    GraphQLErrors,
+)
 from sidecar.envelope.dialects.rule import Rule
-from sidecar.envelope.dialects.tool import TOOL_RULES, Tool
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import normal, status_like
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import Envelope, Seen
 
 
-class Jira(Tool):
+class Jira(GraphQLErrors):
     """Atlassian's cloud products and servers."""
 
     name = "jira"
-    rules: ClassVar[tuple[Rule, ...]] = (*TOOL_RULES, EXPIRED_TOKEN)
-    code_places: ClassVar[tuple[str, ...]] = ("code", "errorCode", "extensions.errorType")
+    rules: ClassVar[tuple[Rule, ...]] = (*GRAPHQL_RULES, EXPIRED_TOKEN, WITHOUT_CODE)
+    code_places: ClassVar[tuple[str, ...]] = (
+        "extensions.code",
+        "extensions.errorType",
+        "code",
+        "errorCode",
+    )
     request_id_headers: ClassVar[tuple[str, ...]] = (
         "atl-traceid",
         "atl-request-id",
         "x-arequestid",
-        *Tool.request_id_headers,
+        *GraphQLErrors.request_id_headers,
     )
     reading_routes: ClassVar[tuple[str, ...]] = (
         "/search",
@@ -67,7 +77,8 @@ class Jira(Tool):
 
         `errors` stays empty: one of the clients shows nothing else where it holds something.
         """
-        del path
+        if self.speaks_graphql(path):
+            return super().error_body(envelope, status, path)
         body: dict[str, Any] = {
             "errorMessages": [envelope.message],
             "errors": {},

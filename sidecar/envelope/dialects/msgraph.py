@@ -184,9 +184,11 @@ def _spread(error: dict[str, Any]) -> dict[str, Any]:
         if code is not None:
             codes.append(code)
         told.setdefault("request-id", inner.get("request-id"))
-    target = error.get("target")
-    if isinstance(target, str):
-        told["param"] = target
+    details = error.get("details")
+    first = details[0] if isinstance(details, list) and details else None
+    for source in (error, first):
+        if isinstance(source, dict) and isinstance(source.get("target"), str):
+            told["param"] = source["target"]
     if codes:
         told.update(innerCodes=codes, innermostCode=codes[-1])
     return {**error, **told}

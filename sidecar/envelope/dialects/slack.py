@@ -198,10 +198,15 @@ class Slack(Tool):
         return b'"ok"' in body and _REFUSED.search(body) is not None
 
     def locate(self, body: Any, seen: Seen) -> Found | None:
-        """The body, if its `ok` is false."""
+        """The body, if its `ok` is false; in SCIM the description, which is a code or a phrase."""
         if isinstance(body, dict) and body.get("ok") is False:
             return Found(_named(body), body)
-        return super().locate(body, seen) if seen.status >= 400 else None
+        if seen.status < 400:
+            return None
+        scim = body.get("Errors") if isinstance(body, dict) else None
+        if isinstance(scim, dict) and isinstance(scim.get("description"), str):
+            return Found({"code": scim["description"], "message": scim["description"]}, body)
+        return super().locate(body, seen)
 
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence; whatever stands as the code is one, also `unknown_error`."""
@@ -238,7 +243,8 @@ def _named(body: dict[str, Any]) -> dict[str, Any]:
     if isinstance(error, dict):
         return error
     code = error if isinstance(error, str) else ""
-    return {"code": code, "message": f"{code}: {told}" if (told := _told(body)) else code}
+    told = _told(body)
+    return {"code": code, "message": f"{code}: {told}" if told else code or "ok: false"}
 
 
 def _told(body: dict[str, Any]) -> str:
