@@ -36,7 +36,7 @@ _HTTP_WORDS = frozenset(
     phrase.lower() for status in HTTPStatus for phrase in (status.phrase, status.name)
 )
 _CODE_IN_ERROR = re.compile(
-    r"[a-z][a-z0-9]*(?:[_.][a-z0-9]+)+|[A-Z][A-Z0-9_]{2,}|(?:[A-Z][a-z0-9]+){2,}"
+    r"[a-z][a-z0-9]*(?:[_.][a-z0-9]+)+|[A-Z][A-Z0-9_]{2,}|(?:[A-Z]+[a-z0-9]+){2,}"
 )
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _HEADING = re.compile(r"<h1[^>]*>(.*?)</h1", re.IGNORECASE | re.DOTALL)

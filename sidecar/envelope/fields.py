@@ -82,14 +82,15 @@ def as_number_text(value: Any) -> str | None:
 def message_of(error: dict[str, Any]) -> str:
     """What an error object tells a person, from the members in which sources say it."""
     for name in ("message", "error_description", "detail", "msg", "title", "description", "Message",
-                 "reason"):  # fmt: skip
+                 "errorMessage", "reason"):  # fmt: skip
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             report = _report(error)
             return f"{value.rstrip('. :')}: {report}" if report and report not in value else value
         if isinstance(value, dict | list) and value:
             return _told(value)
-    return _report(error)
+    told = error.get("errors")
+    return _report(error) or (told if isinstance(told, str) else "")
 
 
 def _report(error: dict[str, Any]) -> str:
@@ -97,7 +98,7 @@ def _report(error: dict[str, Any]) -> str:
 
     Only the form of an object from names to complaints: of a list the first item is the error.
     """
-    for name in ("errors", "fieldErrors", "field_errors", "errorMessages"):
+    for name in ("errors", "fieldErrors", "field_errors", "errorMessages", "details"):
         value = error.get(name)
         if isinstance(value, list) and name == "errorMessages":
             value = {"": value}
@@ -105,15 +106,20 @@ def _report(error: dict[str, Any]) -> str:
             continue
         lines = []
         for field, told in value.items():
-            said = ", ".join(
-                item for item in (told if isinstance(told, list) else [told])
-                if isinstance(item, str)
-            )  # fmt: skip
+            items = map(_complaint, told if isinstance(told, list) else [told])
+            said = ", ".join(item for item in items if item)
             if said:
                 lines.append(f"{field}: {said}" if field and field not in said else said)
         if lines:
             return "; ".join(lines)
     return ""
+
+
+def _complaint(item: Any) -> str:
+    """One complaint about a field: a sentence, or an object with one."""
+    if isinstance(item, dict):
+        item = item.get("message") or item.get("description")
+    return item if isinstance(item, str) else ""
 
 
 def param_of(error: dict[str, Any]) -> str | None:

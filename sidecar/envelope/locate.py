@@ -107,8 +107,8 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
     errors = body.get("errors")
     refused = body.get("success") is False or body.get("ok") is False
     if isinstance(errors, list) and errors and (failed or refused or lone) and not body.get("data"):
-        first = errors[0]
-        return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
+        first = errors[0] if isinstance(errors[0], dict) else {"message": str(errors[0])}
+        return Found(_unwrapped(first), body)
     if failed:
         detail = body.get("detail")
         if isinstance(detail, dict) and not (body.get("code") or body.get("message")):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -248,6 +249,16 @@ def model_in_json(body: bytes) -> str | None:
     scan = ModelScan(len(body))
     scan.feed(body)
     return scan.name
+
+
+def model_in_path(segment: str) -> str | None:
+    """The model that a segment of a path names, its percent-escapes undone; None if it names none.
+
+    Args:
+        segment: as it came.
+    """
+    # An escape takes three characters, and one of the longest names may need it for each byte.
+    return _checked(unquote(segment)) if len(segment) <= _MAX_RAW else None
 
 
 def _decoded(body: bytes) -> _Request | None:

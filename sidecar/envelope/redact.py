@@ -310,16 +310,23 @@ def redact_headers(
 # --- targets and names ----------------------------------------------------------------------
 
 
-def redact_target(path_and_query: str) -> str:
+SecretPaths = tuple[re.Pattern[str], ...]
+"""Routes of a provider that carry a credential: searched in a path, each group is a secret."""
+
+
+def redact_target(path_and_query: str, secret_paths: SecretPaths = ()) -> str:
     """A request target fit for a log: secrets in path and query hidden, control characters gone.
 
     Args:
         path_and_query: the target as it came, still percent-encoded. Of a long one only the
             beginning is shown, up to a whole segment or parameter, and then `...`.
+        secret_paths: the provider's own, beside what looks like a secret anywhere.
     """
     path, mark, query = path_and_query.partition("?")
     if len(path) > SHOWN_TARGET:
         path = _beginning(path, "/")
+    for pattern in secret_paths:
+        path = pattern.sub(_hide_groups, path)
     shown = path if _is_of_short_words(path) else _redact_path(path)
     if mark:
         if len(query) > SHOWN_TARGET:
@@ -328,6 +335,22 @@ def redact_target(path_and_query: str) -> str:
     if shown.isprintable():
         return shown
     return "".join(char if char.isprintable() else "?" for char in shown)
+
+
+def _hide_groups(match: re.Match[str]) -> str:
+    shown, end = "", match.start()
+    for group in range(1, len(match.groups()) + 1):
+        if match.start(group) >= end:
+            shown += match.string[end : match.start(group)] + HIDDEN
+            end = match.end(group)
+    return shown + match.string[end : match.end()]
+
+
+def secrets_of_path(path: str, secret_paths: SecretPaths) -> Iterator[str]:
+    """The credentials that a path carries on routes of its provider, as they stand there."""
+    for pattern in secret_paths:
+        for match in pattern.finditer(path):
+            yield from (secret for secret in match.groups() if secret)
 
 
 def _beginning(text: str, separator: str) -> str:
@@ -373,10 +396,11 @@ def _is_opaque(text: str) -> bool:
     return len(text) >= 2 * SHORTEST and text.isalnum()
 
 
-def shown_path(path: str) -> str:
+def shown_path(path: str, secret_paths: SecretPaths = ()) -> str:
     """`redact_target` of a path without a query, quicker for the few that most calls go to."""
     # Whoever calls with long paths fills no memory.
-    return _shown_path(path) if len(path) <= SHOWN_TARGET else redact_target(path)
+    shown = _shown_path if len(path) <= SHOWN_TARGET else redact_target
+    return shown(path, secret_paths)
 
 
 _shown_path = lru_cache(maxsize=512)(redact_target)

@@ -39,7 +39,7 @@ _PROSE = re.compile(
 _PROSE_GO = re.compile(
     r"(?i)\b(?:try again|retry)\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:h|ms|m|s)){2,})(?![a-z0-9])"
 )
-_DRAFT7 = re.compile(r"(?:^|[,;\s])(limit|remaining|reset)\s*=\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
+_FIELDS = re.compile(r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
 _DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d+)")
 
 
@@ -142,25 +142,26 @@ def _exhausted(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
     since = answered_at(headers, now)
     for name, value in headers:
         key = name.lower()
-        if key in {"ratelimit", "ratelimit-policy"}:
-            if key == "ratelimit":
-                yield from _structured(value)
+        if "ratelimit" not in key and "rate-limit" not in key:
             continue
-        if "remaining" not in key or ("ratelimit" not in key and "rate-limit" not in key):
+        if "=" in value and key != "ratelimit-policy":
+            yield from _structured(value)
+        if "remaining" not in key or _left(value) != 0:
             continue
-        if _left(value) != 0:
-            continue
-        for reset in _reset_names(key):
+        for reset, scale in _reset_names(key):
             text = headers.get(reset)
-            wait = None if text is None else seconds_of(text, since)
+            wait = None if text is None else seconds_of(text, since, scale)
             if text is not None and wait is not None:
                 yield wait, text
                 break
 
 
-def _reset_names(remaining: str) -> Iterator[str]:
-    yield remaining.replace("remaining", "reset-after")
-    yield remaining.replace("remaining", "reset")
+def _reset_names(remaining: str) -> Iterator[tuple[str, float]]:
+    """The headers that may say when a bucket is refilled, with the seconds of their unit."""
+    yield remaining.replace("remaining", "reset-after"), 1.0
+    yield remaining.replace("remaining", "reset"), 1.0
+    # The length of a rolling window: what was spent in it is back after that at the latest.
+    yield remaining.replace("remaining", "interval-milliseconds"), 0.001
 
 
 def _left(value: str) -> float | None:
@@ -171,7 +172,7 @@ def _left(value: str) -> float | None:
 
 
 def _structured(value: str) -> Iterator[tuple[float, str]]:
-    fields = {name.lower(): float(number) for name, number in _DRAFT7.findall(value)}
+    fields = {name.lower(): float(number) for name, number in _FIELDS.findall(value)}
     if "reset" in fields and fields.get("remaining") == 0:
         yield fields["reset"], value
         return

@@ -194,7 +194,7 @@ class Call:
 
     def _admit(self, runtime: Runtime) -> None:
         named = self._model
-        subject = target.route(shown_path(self.path)) if named is None else target.model(named)
+        subject = target.route(self._shown_path()) if named is None else target.model(named)
         if runtime.retired:
             # Taken away by a reload while this call was being read: no breaker is its own any more.
             self.key = f"{runtime.name}/{subject}"
@@ -205,6 +205,11 @@ class Call:
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
+
+    def _shown_path(self) -> str:
+        """The path without its secrets, for people, logs and keys."""
+        dialect = self.runtime.dialect if self.runtime is not None else None
+        return shown_path(self.path, dialect.secret_paths if dialect is not None else ())
 
     # -- settling ---------------------------------------------------------------------------
 
@@ -348,7 +353,12 @@ class Call:
         )
         own = [
             *self.marks(),
-            *replies.error_headers(envelope, verdict, self._advice(envelope, sent=sent)),
+            *replies.error_headers(
+                envelope,
+                verdict,
+                self._advice(envelope, sent=sent),
+                dialect.should_retry_headers,
+            ),
             ("cache-control", "no-store"),
             ("content-type", media_type),
             ("content-length", str(len(body))),
@@ -424,7 +434,7 @@ class Call:
                 key=self.key,
                 model=self._model,
                 method=self.incoming.method,
-                path=shown_path(self.path),
+                path=self._shown_path(),
                 decision=self.decision,
                 status=self.out.status,
                 upstream_status=self._upstream_status,

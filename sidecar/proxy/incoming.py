@@ -19,6 +19,7 @@ from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
+from sidecar.envelope.redact import SecretPaths
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
@@ -110,13 +111,16 @@ class Incoming:
         """Does the caller ask for the envelope as the body of errors?"""
         return replies.wants_envelope(self.header(b"accept"))
 
-    def secrets(self, configured: headers.RawHeaders = ()) -> tuple[str, ...]:
+    def secrets(
+        self, configured: headers.RawHeaders = (), secret_paths: SecretPaths = ()
+    ) -> tuple[str, ...]:
         """The credentials that the request carries, as an answer may echo them.
 
         Args:
             configured: header lines that the configuration puts in.
+            secret_paths: routes of the provider that carry a credential.
         """
-        return request_secrets(self.raw, self._message.path, configured)
+        return request_secrets(self.raw, self._message.path, configured, secret_paths)
 
     # -- may it pass? -----------------------------------------------------------------------
 

@@ -139,7 +139,9 @@ class Judge:
 
     def _secrets(self) -> tuple[str, ...]:
         """What the upstream was sent and must not be quoted with."""
-        return self._call.incoming.secrets(self._runtime.set_headers)
+        return self._call.incoming.secrets(
+            self._runtime.set_headers, self._runtime.dialect.secret_paths
+        )
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -274,8 +276,9 @@ class Judge:
         if status != message.code:
             own.append(("x-sidecar-upstream-status", str(message.code)))
         verdict = classified.verdict if call.settled else None
-        own.extend(replies.error_headers(envelope, verdict, self._advice(classified)))
-        dropped = headers.HINTS
+        names = self._runtime.dialect.should_retry_headers
+        own.extend(replies.error_headers(envelope, verdict, self._advice(classified), names))
+        dropped = headers.HINTS.union(name.encode() for name in names)
         framing = self.framing
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
         if replaced:
@@ -304,7 +307,7 @@ class Judge:
             decision="forwarded",
             terminal=classified.terminal,
             sdk_wait_max=self._runtime.config.sdk_wait_max,
-            upstream=self.headers.get("x-should-retry"),
+            upstream=self._runtime.dialect.should_retry(self.headers),
         )
 
 

@@ -2,68 +2,110 @@
 
 from __future__ import annotations
 
+import re
+
+from sidecar.envelope.dialects.airtable import Airtable
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.deepseek import DeepSeek
+from sidecar.envelope.dialects.discord import Discord
 from sidecar.envelope.dialects.fireworks import Fireworks
+from sidecar.envelope.dialects.gemini import Gemini, Vertex
 from sidecar.envelope.dialects.generic import Generic
+from sidecar.envelope.dialects.github import GitHub
+from sidecar.envelope.dialects.google_apis import GoogleApis
 from sidecar.envelope.dialects.groq import Groq
+from sidecar.envelope.dialects.hubspot import HubSpot
+from sidecar.envelope.dialects.jira import Jira
+from sidecar.envelope.dialects.linear import Linear
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
 from sidecar.envelope.dialects.lmstudio import LMStudio
 from sidecar.envelope.dialects.mistral import Mistral
+from sidecar.envelope.dialects.msgraph import MSGraph
+from sidecar.envelope.dialects.notion import Notion
 from sidecar.envelope.dialects.ollama import Ollama
 from sidecar.envelope.dialects.openai import OpenAI
 from sidecar.envelope.dialects.openrouter import OpenRouter
 from sidecar.envelope.dialects.perplexity import Perplexity
+from sidecar.envelope.dialects.salesforce import Salesforce
+from sidecar.envelope.dialects.sendgrid import SendGrid
+from sidecar.envelope.dialects.shopify import Shopify
 from sidecar.envelope.dialects.sidecar import Sidecar
+from sidecar.envelope.dialects.slack import Slack
+from sidecar.envelope.dialects.stripe import Stripe
 from sidecar.envelope.dialects.together import Together
+from sidecar.envelope.dialects.twilio import Twilio
 from sidecar.envelope.dialects.vllm import VLLM
 from sidecar.envelope.dialects.xai import XAI
+from sidecar.envelope.dialects.zendesk import Zendesk
 
 __all__ = ["NAMES", "Dialect", "get", "guess"]
 
 _BUILT: tuple[type[Dialect], ...] = (
+    Airtable,
     Anthropic,
     Auto,
     AzureOpenAI,
     Compatible,
     DeepSeek,
+    Discord,
     Fireworks,
+    Gemini,
     Generic,
+    GitHub,
+    GoogleApis,
     Groq,
+    HubSpot,
+    Jira,
     LMStudio,
+    Linear,
     LlamaCpp,
+    MSGraph,
     Mistral,
+    Notion,
     Ollama,
     OpenAI,
     OpenRouter,
     Perplexity,
+    Salesforce,
+    SendGrid,
+    Shopify,
     Sidecar,
+    Slack,
+    Stripe,
     Together,
+    Twilio,
     VLLM,
+    Vertex,
     XAI,
+    Zendesk,
 )
 
 # Names that are legal and share the file of another until they need one of their own.
 _ALIASES: dict[type[Dialect], str] = {
     Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
-        "airtable aws-edge bedrock cloudflare cohere discord envoy gemini github google-apis"
-        " graphql grpc-web hubspot huggingface jira linear mcp msgraph nginx notion oauth"
-        " problem-json salesforce sendgrid shopify slack stripe twilio vertex zendesk"
+        "aws-edge bedrock cloudflare cohere envoy"
+        " graphql grpc-web huggingface mcp nginx oauth"
+        " problem-json"
     ),
 }
 
 # Upstream hosts that speak a dialect: the host itself and everything below it.
 _HOSTS = {
+    "aiplatform.googleapis.com": "vertex",
+    "api.airtable.com": "airtable",
     "api.anthropic.com": "anthropic",
+    "api.atlassian.com": "jira",
     "api.deepseek.com": "deepseek",
     "api.fireworks.ai": "fireworks",
     "api.github.com": "github",
     "api.groq.com": "groq",
+    "api.hubapi.com": "hubspot",
+    "api.linear.app": "linear",
     "api.mistral.ai": "mistral",
     "api.openai.com": "openai",
     "api.perplexity.ai": "perplexity",
@@ -79,19 +121,34 @@ _HOSTS = {
     "api.minimax.io": "minimax",
     "api.notion.com": "notion",
     "api.sendgrid.com": "sendgrid",
-    "api.twilio.com": "twilio",
+    "api.eu.sendgrid.com": "sendgrid",
     "api.z.ai": "zai",
+    "atlassian.net": "jira",
+    "cloudcode-pa.googleapis.com": "vertex",
     "cognitiveservices.azure.com": "azure-openai",
+    "connect.stripe.com": "stripe",
     "dashscope.aliyuncs.com": "dashscope",
     "discord.com": "discord",
+    "discordapp.com": "discord",
+    "files.stripe.com": "stripe",
     "generativelanguage.googleapis.com": "gemini",
+    "googleapis.com": "google-apis",
     "graph.microsoft.com": "msgraph",
+    "graph.microsoft.us": "msgraph",
     "huggingface.co": "huggingface",
+    "myshopify.com": "shopify",
     "ollama.com": "ollama",
     "openai.azure.com": "azure-openai",
     "openrouter.ai": "openrouter",
+    "salesforce.com": "salesforce",
     "slack.com": "slack",
+    "twilio.com": "twilio",
+    "webhook.office.com": "msgraph",
+    "zendesk.com": "zendesk",
 }
+
+# The region that stands before the name of a service: `europe-west4-aiplatform.googleapis.com`.
+_REGION = re.compile(r"[a-z]+-[a-z]+\d+-(?=aiplatform\.)")
 
 
 def _register() -> dict[str, Dialect]:
@@ -123,6 +180,8 @@ def guess(host: str) -> Dialect:
         host: a host name in any case; an address or an unknown name is no error.
     """
     host = host.lower().rstrip(".")
+    if region := _REGION.match(host):
+        host = host[region.end() :]
     while host:
         name = _HOSTS.get(host)
         if name is not None:

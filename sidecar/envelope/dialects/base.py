@@ -17,10 +17,10 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule, RuleTable
-from sidecar.envelope.evidence import Evidence, read
+from sidecar.envelope.evidence import Evidence, read, read_text
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.locate import Found, find_error, is_problem
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 
 _MODEL_ROUTES = (
     "/chat/completions",
@@ -76,8 +76,13 @@ class Dialect:
         quota_may_be_a_rate: a quota word with a short wait is a rate limit here.
         sells_requests: 402 says that the budget is spent, whatever code came with it.
         failing_reasons: finish reasons that are errors, to their codes.
+        should_retry_headers: where the provider says outright whether to repeat, `true` or
+            `false`; its clients read the first of them that is there.
         unknown_in_success: the class of an error in a 2xx that says nothing else.
         table: all rules in order, made from `rules` and `edges`.
+        secret_paths: routes whose path carries a credential, such as the address of a webhook:
+            searched in the path as it came, each group of a pattern is a secret. In linear time,
+            for whoever calls writes the path.
     """
 
     name: str = "base"
@@ -102,7 +107,9 @@ class Dialect:
     quota_may_be_a_rate: ClassVar[bool] = False
     sells_requests: ClassVar[bool] = False
     failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
+    should_retry_headers: ClassVar[tuple[str, ...]] = ("x-should-retry",)
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
+    secret_paths: ClassVar[tuple[re.Pattern[str], ...]] = ()
     table: ClassVar[RuleTable] = RuleTable(EDGES)
 
     def __init_subclass__(cls) -> None:
@@ -169,6 +176,18 @@ class Dialect:
             word_places=self.word_places,
             stream=stream,
         )
+
+    def read_text(self, seen: Seen) -> Evidence:
+        """The evidence in a failed answer's body that is no JSON, or holds no error."""
+        return read_text(seen)
+
+    def should_retry(self, headers: Headers) -> str | None:
+        """What the provider says of repeating, as it was written; None if it says nothing."""
+        for name in self.should_retry_headers:
+            value = headers.get(name)
+            if value is not None:
+                return value
+        return None
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""

@@ -41,6 +41,25 @@ def _is_unsuccessful(evidence: Evidence) -> bool:
     return isinstance(evidence.body, dict) and evidence.body.get("success") is False
 
 
+EXPIRED_TOKEN = Rule(
+    name="a signed token has expired",
+    why="a renewable credential; servers that verify tokens say it in a sentence only",
+    says=(
+        "jwt expired",
+        "jwt is expired",
+        "token has expired",
+        "token is expired",
+        "token expired",
+        "signature has expired",
+    ),
+    statuses=statuses(401),
+    when=_may_be_renewed,
+    class_=AUTHENTICATION,
+    code="token_expired",
+    retryable=True,
+    terminal=True,
+)
+
 GENERIC_RULES = (
     Rule(
         name="a price, not a spent quota",
@@ -56,24 +75,7 @@ GENERIC_RULES = (
         when=_is_problem,
         class_=RATE_LIMIT,
     ),
-    Rule(
-        name="a signed token has expired",
-        why="a renewable credential; servers that verify tokens say it in a sentence only",
-        says=(
-            "jwt expired",
-            "jwt is expired",
-            "token has expired",
-            "token is expired",
-            "token expired",
-            "signature has expired",
-        ),
-        statuses=statuses(401),
-        when=_may_be_renewed,
-        class_=AUTHENTICATION,
-        code="token_expired",
-        retryable=True,
-        terminal=True,
-    ),
+    EXPIRED_TOKEN,
     Rule(
         name="refused by Cloudflare's own API",
         why="success: false with the number of a refused credential",

@@ -327,3 +327,6 @@ KINDS = (
 
 #: In this order: what nobody can repeat away first, the mere kind of an error last.
 COMMON = BUDGETS + CONTENT + CREDENTIALS + THROTTLES + OVERLOADS + KINDS
+
+#: For APIs that serve no models: what they call a model is a table, a product or a car.
+TOOL_COMMON = BUDGETS + CREDENTIALS + THROTTLES + OVERLOADS + KINDS
