@@ -187,7 +187,9 @@ class Judge:
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)
         fingerprint = None
-        if classified.verdict is Verdict.FAILURE and kind is Kind.ANSWER:
+        # What opens a conversation says nothing of its content: two are never the same request.
+        repeatable = kind is Kind.ANSWER and self.status != 101
+        if classified.verdict is Verdict.FAILURE and repeatable:
             fingerprint = call.incoming.fingerprint()
         call.settle(
             Outcome(

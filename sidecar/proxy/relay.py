@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sidecar import clock as machine
 from sidecar.envelope.model import Envelope
 from sidecar.envelope.stream import is_stream
 from sidecar.proxy.clocks import Clock
@@ -97,11 +96,7 @@ class Relay:
 
     def _heard(self, chunk: bytes) -> None:
         """Bytes arrived: moves the clock, feeds the scanner and the copy."""
-        now = machine.monotonic()
-        call = self._call
-        call.heard_at = now
-        if call.key is not None:
-            self._runtime.heard[call.key] = now
+        self._call.heard()
         scanner = self._scanner
         if scanner is not None:
             scanner.feed(chunk)
