@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
@@ -282,6 +282,19 @@ def _checked(name: object) -> str | None:
     if isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name.isprintable():
         return name
     return None
+
+
+_IN_QUERY = re.compile(r"[?&]model=([^&#]{1,1024})")
+
+
+def model_in_query(query: str) -> str | None:
+    """The model that a query names (`?model=gpt-realtime`), or None.
+
+    Args:
+        query: as it came, with its question mark.
+    """
+    found = _IN_QUERY.search(query)
+    return None if found is None else _checked(unquote_plus(found.group(1)))
 
 
 _PARAMETER = re.compile(

@@ -103,6 +103,7 @@ class StreamReader:
         done: a terminator or a finish reason was seen: the answer is whole.
         terminated: the explicit terminator of the vocabulary was seen.
         failed: the error event, classified, as soon as it was seen.
+        error_data: the data of that event, as it came.
         events: how many events were looked at, opening frames included; whole chunks of plain
             content are not.
     """
@@ -129,6 +130,7 @@ class StreamReader:
         self.done = False
         self.terminated = False
         self.failed: Classified | None = None
+        self.error_data = ""
         self.events = 0
         self._seen = seen
         self._dialect = dialect.for_answer(seen)
@@ -298,6 +300,7 @@ class StreamReader:
 
     def _fail(self, value: Any, data: str) -> None:
         """Classify an error event like a body, with the data of the event as what was seen."""
+        self.error_data = data
         seen = msgspec.structs.replace(self._seen, body=data.encode(), truncated=False)
         if self._rules:
             decided = http.by_operator(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sidecar.envelope.decode import decode
 from sidecar.envelope.inflate import StreamInflater
 from sidecar.envelope.model import Classified, Verdict
 from sidecar.envelope.stream import StreamReader
@@ -43,6 +44,16 @@ class Scanner:
         return self._broken or self._reader.content or self._reader.failed is not None
 
     @property
+    def begun(self) -> bool:
+        """Was a word of the answer said, so that it is more than an error?"""
+        return self._broken or self._reader.content
+
+    @property
+    def events(self) -> int:
+        """How many events have come so far."""
+        return self._reader.events
+
+    @property
     def terminated(self) -> bool:
         """Has the stream said that it is over?"""
         return self._reader.terminated
@@ -51,6 +62,11 @@ class Scanner:
     def failed(self) -> Classified | None:
         """The upstream's own error event, classified."""
         return self._reader.failed
+
+    def error_body(self) -> bytes:
+        """The error object of the upstream's own event, as it came; empty if there is none."""
+        data = self._reader.error_data.encode()
+        return data if isinstance(decode(data), dict) else b""
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the body."""

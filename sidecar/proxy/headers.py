@@ -36,6 +36,9 @@ OWN_RESPONSE = frozenset({b"x-error-envelope", b"x-correlation-id"})
 HINTS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 """What the daemon answers for itself on an error; the originals are kept in `raw`."""
 
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+"""What asks for a WebSocket and what grants it, on each hop anew."""
+
 _ID_FORBIDDEN = re.compile(r"[^A-Za-z0-9._:/-]+")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 CORRELATION_LIMIT = 128

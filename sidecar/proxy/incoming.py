@@ -48,6 +48,7 @@ class Incoming:
         body: what was read of the body so far and not yet sent on.
         whole: the body is complete.
         chunked: the body comes in chunks.
+        upgrades: the caller wants a WebSocket.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Incoming:
         "method",
         "named",
         "raw",
+        "upgrades",
         "whole",
     )
 
@@ -86,6 +88,7 @@ class Incoming:
         self.body = b""
         self.whole = payload.is_eof()
         self.chunked = message.chunked
+        self.upgrades = message.upgrade and self._wants_websocket()
 
     @classmethod
     def nothing(cls, connection: Connection) -> Incoming:
@@ -101,6 +104,10 @@ class Incoming:
     def awaits_permission(self) -> bool:
         """Has the caller not been told yet to send the body it announced?"""
         return self._expects
+
+    def _wants_websocket(self) -> bool:
+        wanted = self.named.get(b"upgrade", b"").strip().lower() == b"websocket"
+        return wanted and self.method == "GET" and self.whole and not self.http10
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header, by its lower-case name."""

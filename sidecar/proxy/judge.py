@@ -7,6 +7,7 @@ The relay moves bytes; it asks here what it has seen. The classification itself 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -188,7 +189,9 @@ class Judge:
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)
         fingerprint = None
-        if classified.verdict is Verdict.FAILURE and kind is Kind.ANSWER:
+        # What opens a conversation says nothing of its content: two are never the same request.
+        repeatable = kind is Kind.ANSWER and self.status != 101
+        if classified.verdict is Verdict.FAILURE and repeatable:
             fingerprint = call.incoming.fingerprint()
         call.settle(
             Outcome(
@@ -243,15 +246,23 @@ class Judge:
 
     # -- the head that it gets --------------------------------------------------------------
 
-    def start(self, body: bytes, *, whole: bool = False) -> bool:
+    def start(
+        self,
+        body: bytes,
+        *,
+        whole: bool = False,
+        instead: Callable[[], bytes] | None = None,
+    ) -> bool:
         """Writes the head, and the body so far.
 
         Args:
             body: what is there of it.
             whole: that is all of it.
+            instead: of a stream that is nothing but an error, the error object: clients read one
+                where the status tells of an error, and no events.
 
         Returns:
-            True if the answer is thereby complete, also where the envelope took the body's place.
+            True if the answer is thereby complete, also where something took the body's place.
         """
         call, message = self._call, self._message
         classified = call.classified
@@ -281,10 +292,18 @@ class Judge:
         dropped = headers.HINTS.union(name.encode() for name in names)
         framing = self.framing
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
+        media_type = replies.ENVELOPE_TYPE
         if replaced:
             body = msgspec.json.encode(envelope)
+        elif instead is not None and status >= 400:
+            replaced = True
+            media_type, spoken = replies.body_of(
+                envelope, status, self._runtime.dialect, call.path, plain=False
+            )
+            body = instead() or spoken
+        if replaced:
             dropped = dropped | REPLACED_BODY
-            own.append(("content-type", replies.ENVELOPE_TYPE))
+            own.append(("content-type", media_type))
             own.append(("content-length", str(len(body))))
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)

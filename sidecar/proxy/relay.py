@@ -1,8 +1,9 @@
 """The answer's way back: the bytes untouched, a bounded copy for the classification.
 
 An answer that can carry an error is held until it is whole, `classify_body` is reached or
-`timeouts.hold` has passed, so that an error becomes a real status; a stream of events passes event
-by event and gets its verdict at its end. What fails after its first byte never ends cleanly.
+`timeouts.hold` has passed, so that an error becomes a real status. For the same reason a stream of
+events is held until its first meaningful one; then it passes event by event and gets its verdict
+at its end. What fails after its first byte never ends cleanly.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sidecar import clock as machine
 from sidecar.envelope.model import Envelope
 from sidecar.envelope.stream import is_stream
 from sidecar.proxy.clocks import Clock
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 TERMINATED_GRACE = 1.0
 """Seconds for the end of a stream after its terminator, before the connection is dropped."""
+
+HELD_EVENTS = 64
+"""Opening frames and pings for which the head of a stream waits at most."""
+
+HELD_BYTES = 256 * 1024
+"""Bytes of a stream for which its head waits at most."""
 
 TAIL_WAIT = 0.01
 """Seconds for which the beginning of an event waits for its rest: a cut rarely keeps it longer, and
@@ -56,6 +62,7 @@ class Relay:
         self._scanner: Scanner | None = None
         self._tail: EventTail | None = None
         self._content = False
+        self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
 
     async def run(self) -> None:
         """Relays head and body, and settles the call."""
@@ -74,7 +81,7 @@ class Relay:
         failed = judge.status >= 400
         if not failed and is_stream(judge.content_type, b""):
             self._begin_stream()
-            await self._pass(b"")
+            await self._hold_stream([])
         elif judge.off or not (failed or can_carry_error(judge.content_type)):
             self._copies = judge.off
             await self._pass(b"")
@@ -89,17 +96,16 @@ class Relay:
 
     def _heard(self, chunk: bytes) -> None:
         """Bytes arrived: moves the clock, feeds the scanner and the copy."""
-        now = machine.monotonic()
-        call = self._call
-        call.heard_at = now
-        if call.key is not None:
-            self._runtime.heard[call.key] = now
+        self._call.heard()
         scanner = self._scanner
         if scanner is not None:
             scanner.feed(chunk)
             self._content = scanner.content
             if scanner.terminated:
                 self._judge.conclude(scanner.finish(clean=True))
+                self._clock.arm("idle", TERMINATED_GRACE)
+                return
+            if scanner.failed is not None and not scanner.begun:
                 self._clock.arm("idle", TERMINATED_GRACE)
                 return
         else:
@@ -121,7 +127,7 @@ class Relay:
             await self._failed_while_held(b"".join(parts), failure)
             return
         if self._scanner is not None:
-            await self._pass(b"".join(parts))
+            await self._hold_stream(parts, whole=done)
             return
         judge.ended_well = done
         if done or (parts and judge.status >= 400):
@@ -140,7 +146,7 @@ class Relay:
             self._take(parts, exchange.rest())
             return True
         try:
-            async with asyncio.timeout(self._runtime.config.timeouts.hold):
+            async with asyncio.timeout_at(self._held_until):
                 while not self._judge.copy.cut and self._scanner is None:
                     chunk = await exchange.part()
                     if not chunk:
@@ -174,6 +180,64 @@ class Relay:
         judge.conclude(judge.classify(complete=False))
         if not judge.start(body):
             self._call.out.cut()
+
+    async def _hold_stream(self, parts: list[bytes], *, whole: bool = False) -> None:
+        """Keeps the head of a stream until something meaningful has come, or for a while.
+
+        An error in the place of the first word becomes a real status, as if there were no stream;
+        what fails after a word was said keeps the status that the upstream gave it.
+        """
+        judge, scanner = self._judge, self._scanner
+        if scanner is None:
+            await self._pass(b"".join(parts))
+            return
+        try:
+            whole = whole or await self._collect_events(parts, scanner)
+        except UpstreamFailed as failure:
+            if scanner.failed is None and not scanner.terminated:
+                await self._failed_while_held(b"".join(parts), failure)
+                return
+            # It has said all it had to say, and left its connection open or broke it.
+            whole = True
+        body = b"".join(parts)
+        if scanner.begun or not (whole or scanner.failed):
+            self._start_stream(body)
+            if whole:
+                self._ended()
+            else:
+                await self._continue()
+            return
+        judge.ended_well = whole
+        judge.conclude(scanner.failed or scanner.finish(clean=True))
+        if not judge.start(body, whole=whole, instead=scanner.error_body):
+            await self._continue()
+
+    def _start_stream(self, body: bytes) -> None:
+        tail = self._tail
+        self._judge.start(body if tail is None else tail.whole(body, self._call.plane.loop.time()))
+
+    async def _collect_events(self, parts: list[bytes], scanner: Scanner) -> bool:
+        """Gathers what comes before the first word; True if the body is whole."""
+        exchange = self._exchange
+        if exchange.complete:
+            self._keep(parts, exchange.rest())
+            return True
+        try:
+            async with asyncio.timeout_at(self._held_until):
+                while not scanner.content and scanner.events < HELD_EVENTS:
+                    chunk = await exchange.part()
+                    if not chunk:
+                        return True
+                    self._keep(parts, chunk)
+                    if sum(map(len, parts)) >= HELD_BYTES:
+                        break
+        except TimeoutError:
+            pass
+        return False
+
+    def _keep(self, parts: list[bytes], chunk: bytes) -> None:
+        parts.append(chunk)
+        self._heard(chunk)
 
     # -- passing on -------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ async def test_an_error_in_the_place_of_the_first_word(
     """A misspelt model that is told in a stream: raised, asked once, and counted by nobody."""
     text, error = await make(kind, running).stream(api_name, "typo-early")
     assert text == ""
-    assert isinstance(error, (openai.APIError, anthropic.APIError)), repr(error)
+    assert isinstance(error, (openai.NotFoundError, anthropic.NotFoundError)), repr(error)
     assert "typo-early" in str(error)
     assert upstream.hits == 1
     assert running.calls[0].envelope.code == "model_not_found"
