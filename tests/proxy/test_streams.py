@@ -281,3 +281,67 @@ async def test_f118_streams_survive_a_reload_and_an_open_breaker(start, upstream
     for caller in callers:
         await caller.reader.readuntil(b"0\r\n\r\n")
         caller.close()
+
+
+async def test_stream_only_traffic_opens_and_closes_a_breaker(start, upstream) -> None:
+    """Five streams that fail after their 200 open it; one that ends well closes it again."""
+    upstream.script = scripted(delta("a"), end="reset")
+    running = await start(
+        {
+            "up": {
+                "upstream": upstream.url,
+                "dialect": "openai",
+                "breaker": {"open_for": "50ms", "jitter": 0, "successes": 1},
+            }
+        }
+    )
+
+    async def one(number: int):
+        caller = await Caller.connect(running.port)
+        body = chat(stream=True, user=str(number))
+        await caller.send(request(CHAT, "POST", body, ("Content-Type", "application/json")))
+        found = await caller.answer()
+        caller.close()
+        return found
+
+    for number in range(5):
+        assert (await one(number)).status == 200
+    assert running.breaker("up/gpt-x").state == "open"
+    assert (await one(5)).get("x-sidecar-decision") == "breaker_open"
+    upstream.script = scripted(delta("a", "stop"), DONE)
+    async with asyncio.timeout(5):
+        while (await one(6)).status != 200:
+            await asyncio.sleep(0.01)
+    assert running.breaker("up/gpt-x").state == "closed"
+
+
+async def test_a_hundred_streams_outlive_a_reload_and_a_drain(start, upstream) -> None:
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD, chunk(delta("a")))
+        await go.wait()
+        await visit.send(chunk(delta("b", "stop")), chunk(DONE), b"0\r\n\r\n")
+
+    upstream.script = script
+    running = await start({"up": upstream.url}, drain={"timeout": "30s"})
+    daemon = running.daemon
+    callers = [await stream(running) for _ in range(100)]
+    for caller in callers:
+        await caller.head()
+    file = daemon._options.config
+    file.write_text(file.read_text() + "log: {level: debug}\n")
+    await daemon.reload()
+    daemon.stop()
+    task = asyncio.create_task(daemon.run())
+    await asyncio.sleep(0)
+    await daemon.reload()
+    assert daemon.plane.active == 100
+    go.set()
+    for caller in callers:
+        rest = await caller.reader.readuntil(b"0\r\n\r\n")
+        assert DONE in rest
+        caller.close()
+    await asyncio.wait_for(task, 10)
+    assert {call.verdict for call in running.calls} == {"success"}
