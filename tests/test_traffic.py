@@ -7,7 +7,7 @@ from sidecar.breaker.registry import Registry
 from sidecar.envelope.dialects import get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen, Verdict
-from tests.cases import classify_case, all_cases
+from tests.cases import all_cases, classify_case
 
 MODELS = ["gpt-x", "gpt-y", "~v1/files", "~v1/models"]
 

@@ -183,6 +183,9 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secre
         return compose.classified(
             *decide(read_text(seen), dialect), dialect, correlation_id, secrets
         )
+    outside = dialect.outside(seen)
+    if outside is not None:
+        return compose.classified(*decide(outside, dialect), dialect, correlation_id, secrets)
     if not may_be_text(seen.headers.get("content-type")):
         return _SUCCESS
     if seen.status != 204 and dialect.is_model_route(seen.method, seen.path):
@@ -213,6 +216,9 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secre
 
 
 def _read_failed(seen: Seen, dialect: Dialect) -> Evidence:
+    outside = dialect.outside(seen)
+    if outside is not None:
+        return outside
     body = decode(seen.body)
     if body is None and (event := first_data(seen.body)):
         body = decode(event)
@@ -238,14 +244,14 @@ def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
     if decision is None or not (decision.terminal and decision.by_code):
         inner = _inner(evidence, dialect)
         if inner is not None:
-            return inner
+            evidence, decision = inner
     if decision is None:
         decision = _unknown(evidence, dialect)
-    elif dialect.quota_may_be_a_rate and _is_a_rate(evidence, decision):
+    elif dialect.quota_may_be_a_rate and _is_a_rate(evidence, decision, dialect):
         decision = Decision(
             class_=ErrorClass.RATE_LIMIT,
             code=None,
-            rule=f"{decision.rule}; but a short reset says that it is a rate limit",
+            rule=f"{decision.rule}; but a short wait says that it is a rate limit",
         )
     return evidence, decision
 
@@ -304,10 +310,10 @@ def _inner(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision] | 
     return None
 
 
-def _is_a_rate(evidence: Evidence, decision: Decision) -> bool:
+def _is_a_rate(evidence: Evidence, decision: Decision, dialect: Dialect) -> bool:
     if decision.code != "quota_exhausted" or evidence.status != 429:
         return False
-    wait = compose.wait_of(evidence, None)
+    wait = compose.wait_of(evidence, dialect)
     return wait is not None and wait[0] <= _SHORT_RESET
 
 

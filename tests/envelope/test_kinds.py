@@ -18,8 +18,11 @@ from sidecar.envelope.retry_after import from_headers, from_prose
 from tests.cases import NOW, classify_case
 from tests.envelope.test_cases import check, ids
 
-_FILE = Path(__file__).with_name("kinds.jsonl")
-CASES = [json.loads(line) for line in _FILE.read_text().splitlines()]
+_FILES = (
+    Path(__file__).with_name("kinds.jsonl"),
+    *sorted(Path(__file__).with_name("kinds").glob("*.jsonl")),
+)
+CASES = [json.loads(line) for file in _FILES for line in file.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)

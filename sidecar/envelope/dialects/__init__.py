@@ -6,22 +6,33 @@ from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.cerebras import Cerebras
 from sidecar.envelope.dialects.compatible import Compatible
+from sidecar.envelope.dialects.dashscope import DashScope
 from sidecar.envelope.dialects.deepseek import DeepSeek
 from sidecar.envelope.dialects.fireworks import Fireworks
 from sidecar.envelope.dialects.generic import Generic
+from sidecar.envelope.dialects.github_copilot import GitHubCopilot
+from sidecar.envelope.dialects.graphql import GraphQL
 from sidecar.envelope.dialects.groq import Groq
+from sidecar.envelope.dialects.grpc_web import GrpcWeb
+from sidecar.envelope.dialects.litellm import LiteLLM
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
 from sidecar.envelope.dialects.lmstudio import LMStudio
+from sidecar.envelope.dialects.mcp import MCP
+from sidecar.envelope.dialects.minimax import MiniMax
 from sidecar.envelope.dialects.mistral import Mistral
+from sidecar.envelope.dialects.moonshot import Moonshot
 from sidecar.envelope.dialects.ollama import Ollama
 from sidecar.envelope.dialects.openai import OpenAI
+from sidecar.envelope.dialects.openai_codex import OpenAICodex
 from sidecar.envelope.dialects.openrouter import OpenRouter
 from sidecar.envelope.dialects.perplexity import Perplexity
 from sidecar.envelope.dialects.sidecar import Sidecar
 from sidecar.envelope.dialects.together import Together
 from sidecar.envelope.dialects.vllm import VLLM
 from sidecar.envelope.dialects.xai import XAI
+from sidecar.envelope.dialects.zai import ZAI
 
 __all__ = ["NAMES", "Dialect", "get", "guess"]
 
@@ -29,32 +40,43 @@ _BUILT: tuple[type[Dialect], ...] = (
     Anthropic,
     Auto,
     AzureOpenAI,
+    Cerebras,
     Compatible,
+    DashScope,
     DeepSeek,
     Fireworks,
     Generic,
+    GitHubCopilot,
+    GraphQL,
     Groq,
+    GrpcWeb,
     LMStudio,
+    LiteLLM,
     LlamaCpp,
+    MCP,
+    MiniMax,
     Mistral,
+    Moonshot,
     Ollama,
     OpenAI,
+    OpenAICodex,
     OpenRouter,
     Perplexity,
     Sidecar,
     Together,
     VLLM,
     XAI,
+    ZAI,
 )
 
 # Names that are legal and share the file of another until they need one of their own.
 _ALIASES: dict[type[Dialect], str] = {
-    Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
         "airtable aws-edge bedrock cloudflare cohere discord envoy gemini github google-apis"
-        " graphql grpc-web hubspot huggingface jira linear mcp msgraph nginx notion oauth"
+        " hubspot huggingface jira linear msgraph nginx notion oauth"
         " problem-json salesforce sendgrid shopify slack stripe twilio vertex zendesk"
     ),
+    GrpcWeb: "connect",
 }
 
 # Upstream hosts that speak a dialect: the host itself and everything below it.
@@ -76,18 +98,25 @@ _HOSTS = {
     "api.cerebras.ai": "cerebras",
     "api.moonshot.ai": "moonshot",
     "api.moonshot.cn": "moonshot",
+    "api.kimi.com": "moonshot",
     "api.minimax.io": "minimax",
+    "api.minimaxi.com": "minimax",
     "api.notion.com": "notion",
     "api.sendgrid.com": "sendgrid",
     "api.twilio.com": "twilio",
     "api.z.ai": "zai",
+    "chatgpt.com": "openai-codex",
     "cognitiveservices.azure.com": "azure-openai",
+    "dashscope-intl.aliyuncs.com": "dashscope",
+    "dashscope-us.aliyuncs.com": "dashscope",
     "dashscope.aliyuncs.com": "dashscope",
     "discord.com": "discord",
     "generativelanguage.googleapis.com": "gemini",
+    "githubcopilot.com": "github-copilot",
     "graph.microsoft.com": "msgraph",
     "huggingface.co": "huggingface",
     "ollama.com": "ollama",
+    "open.bigmodel.cn": "zai",
     "openai.azure.com": "azure-openai",
     "openrouter.ai": "openrouter",
     "slack.com": "slack",

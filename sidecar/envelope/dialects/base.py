@@ -19,6 +19,7 @@ from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule
 from sidecar.envelope.evidence import Evidence, read
 from sidecar.envelope.fields import as_number_text, at
+from sidecar.envelope.frames import Frame
 from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
 
@@ -60,6 +61,24 @@ _RESET_PLACES = (
 )  # fmt: skip
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event of a stream says in words of its dialect's own.
+
+    Attributes:
+        error: the error that it is.
+        evidence: the same, where it is no object in a body.
+        content: it carries something of the answer.
+        done: after it the answer is whole, if the stream then ends as it should.
+        terminated: it is the explicit end.
+    """
+
+    error: Found | None = None
+    evidence: Evidence | None = None
+    content: bool = False
+    done: bool = False
+    terminated: bool = False
+
+
 class Dialect:
     """How one family of providers words its errors.
 
@@ -77,6 +96,7 @@ class Dialect:
         sells_requests: 402 says that the budget is spent, whatever code came with it.
         failing_reasons: finish reasons that are errors, to their codes.
         unknown_in_success: the class of an error in a 2xx that says nothing else.
+        signs: what stands in an event that `hear` must see after the first content too.
     """
 
     name: str = "base"
@@ -102,6 +122,7 @@ class Dialect:
     sells_requests: ClassVar[bool] = False
     failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
+    signs: ClassVar[tuple[bytes, ...]] = ()
 
     def for_answer(self, seen: Seen) -> Dialect:
         """The dialect that reads this answer; only `auto` differs from itself."""
@@ -152,6 +173,26 @@ class Dialect:
             answers=self.is_model_route(seen.method, seen.path),
             failing=self.failing_reasons,
         )
+
+    def outside(self, seen: Seen) -> Evidence | None:
+        """An error that stands in headers, or in a body that is no JSON by design; else None."""
+        del seen
+        return None
+
+    def hear(self, name: str | None, value: dict[str, Any]) -> Heard | None:
+        """What an event says in this dialect's own words; None leaves it to the common ones.
+
+        Args:
+            name: the event's name, where it has one.
+            value: its decoded data.
+        """
+        del name, value
+        return None
+
+    def hear_frame(self, frame: Frame, seen: Seen) -> Heard:
+        """What the last frame of a body of frames says."""
+        del frame, seen
+        return Heard(done=True, terminated=True)
 
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence in a located error."""
@@ -221,7 +262,22 @@ class Dialect:
             }
         )
 
+    def error_headers(self, envelope: Envelope) -> tuple[tuple[str, str], ...]:
+        """Headers that say the same where this dialect's clients read headers."""
+        del envelope
+        return ()
+
     def stream_error(self, envelope: Envelope, path: str) -> bytes:
         """One event that ends a stream with an error, ready to send."""
         body = self.error_body(envelope, 200, path)
         return b"event: error\ndata: " + body + b"\n\n"
+
+    def frame_error(self, envelope: Envelope, content_type: str) -> bytes:
+        """One frame that ends a body of frames with an error; empty where there is no such form.
+
+        Args:
+            envelope: what happened.
+            content_type: of the answer that it ends.
+        """
+        del envelope, content_type
+        return b""
