@@ -21,7 +21,7 @@ from sidecar.envelope.compose import Decision
 from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
-from sidecar.envelope.dialects.edges import cloudflare_code
+from sidecar.envelope.dialects.edges import with_edges
 from sidecar.envelope.dialects.rule import Rule
 from sidecar.envelope.evidence import Evidence, inner_errors, read_text, with_challenge
 from sidecar.envelope.fields import is_prose, status_like
@@ -239,7 +239,7 @@ def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
         The evidence that decided (of a wrapped error the inner one) and the decision, whose class
         is None if weak evidence matched no rule.
     """
-    evidence = _with_edges(with_challenge(evidence))
+    evidence = with_edges(with_challenge(evidence))
     decision = by_rules(evidence, dialect)
     if decision is None or not (decision.terminal and decision.by_code):
         inner = _inner(evidence, dialect)
@@ -254,17 +254,6 @@ def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
             rule=f"{decision.rule}; but a short wait says that it is a rate limit",
         )
     return evidence, decision
-
-
-def _with_edges(evidence: Evidence) -> Evidence:
-    code = cloudflare_code(evidence)
-    if code is None:
-        return evidence
-    return msgspec.structs.replace(
-        evidence,
-        words={**evidence.words, f"cloudflare:{code}": code},
-        code=code if evidence.code is None or "://" in evidence.code else evidence.code,
-    )
 
 
 def by_rules(evidence: Evidence, dialect: Dialect) -> Decision | None:

@@ -121,6 +121,11 @@ class Judge:
         self.ended_well = False
         self._supposed: Classified | None = None
 
+    @property
+    def told_in_head(self) -> bool:
+        """Do the headers say how the call went, so that no stream follows?"""
+        return "grpc-status" in self.headers
+
     # -- what it means ----------------------------------------------------------------------
 
     def scanner(self) -> Scanner | None:
@@ -266,7 +271,7 @@ class Judge:
             return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
-            status < 400 and self._runtime.dialect.reads_errors_in_2xx
+            status < 400 and self._reads_errors_in_2xx()
         ):
             status = status_for(classified, status)
         reason = message.reason if status == message.code else _phrase(status)
@@ -288,6 +293,10 @@ class Judge:
         lines.append(headers.lines(self._missing(own) if keep_own else own))
         call.out.start(status, reason, lines, framing, body, whole=whole)
         return replaced or whole
+
+    def _reads_errors_in_2xx(self) -> bool:
+        dialect = self._runtime.dialect.for_answer(self._seen(complete=True))
+        return dialect.reads_errors_in_2xx
 
     def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Without those of our headers that another sidecar in front has written already."""

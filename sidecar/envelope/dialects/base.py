@@ -115,6 +115,9 @@ class Dialect:
         "x-ms-request-id",
         "x-generation-id",
         "cf-ray",
+        "apigw-requestid",
+        "x-amz-cf-id",
+        "x-azure-ref",
     )
     hints_in_prose: ClassVar[bool] = False
     body_wait_first: ClassVar[bool] = False
