@@ -243,11 +243,12 @@ def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
     decision = by_rules(evidence, dialect)
     if decision is None or not (decision.terminal and decision.by_code):
         inner = _inner(evidence, dialect)
-        if inner is not None:
-            evidence, decision = inner
+        if inner is not None and not _is_a_rate(*inner, dialect):
+            return inner
+        decision = decision or (inner and inner[1])
     if decision is None:
         decision = _unknown(evidence, dialect)
-    elif dialect.quota_may_be_a_rate and _is_a_rate(evidence, decision, dialect):
+    elif _is_a_rate(evidence, decision, dialect):
         decision = Decision(
             class_=ErrorClass.RATE_LIMIT,
             code=None,
@@ -300,7 +301,10 @@ def _inner(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision] | 
 
 
 def _is_a_rate(evidence: Evidence, decision: Decision, dialect: Dialect) -> bool:
-    if decision.code != "quota_exhausted" or evidence.status != 429:
+    """Whether a quota word is a rate limit here: waits that can be sat out are no spent budget."""
+    if not dialect.quota_may_be_a_rate or decision.code != "quota_exhausted":
+        return False
+    if evidence.status != 429:
         return False
     wait = compose.wait_of(evidence, dialect)
     return wait is not None and wait[0] <= _SHORT_RESET

@@ -188,7 +188,9 @@ class StreamReader:
             The classification of the whole stream.
         """
         try:
-            if self._parser is None and self._start:
+            if self._frames is not None:
+                self._end_of_frames()
+            elif self._parser is None and self._start:
                 self._choose(b"", final=True)
             if self._parser is not None:
                 for event in self._parser.close():
@@ -240,11 +242,18 @@ class StreamReader:
         return start
 
     def _read_frames(self, frames: FramesParser, chunk: bytes) -> None:
-        self._known = True
         for frame in frames.feed(chunk):
             self.events += 1
             self._take(self._dialect.hear_frame(frame, self._seen), None)
         self.content = self.content or frames.begun
+
+    def _end_of_frames(self) -> None:
+        """Without a last frame the headers may have said it all; else the body was cut."""
+        self._known = True
+        if self.terminated or self.failed is not None or "grpc-status" not in self._seen.headers:
+            return
+        evidence = self._dialect.outside(self._seen)
+        self._take(Heard(evidence=evidence, done=True, terminated=True), None)
 
     # --- events ---------------------------------------------------------------------------
 
@@ -392,7 +401,7 @@ class StreamReader:
             return _GOOD
         if clean and not self._known:
             return _GOOD_UNKNOWN
-        if clean and not self.events:
+        if clean and not self.events and self._frames is None:
             code, message = (
                 "invalid_upstream_response",
                 "the upstream answered with an empty stream",

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
+import msgspec
+
 from sidecar.envelope.dialects.compatible import (
     COMPATIBLE_RULES,
     CREDIT_TEXT,
@@ -46,6 +48,13 @@ def _exception(evidence: Evidence) -> str:
     return named
 
 
+def _names_a_day(evidence: Evidence) -> bool:
+    """Whether Google's id of the quota says that it is the day's."""
+    details = evidence.error.get("details")
+    text = msgspec.json.encode(details).decode() if isinstance(details, list) else evidence.message
+    return "quotaId" in text and "PerDay" in text
+
+
 def _raised(*classes: str) -> Callable[[Evidence], bool]:
     """What a rule asks about the class of the exception, where status and type lost it."""
     wanted = frozenset(classes)
@@ -56,9 +65,8 @@ LITELLM_RULES = (
     Rule(
         name="the window of a plan is spent",
         why="Google's id of a quota by the day, in what was passed on",
-        says=("perday",),
         statuses=TWO | statuses(429),
-        when=lambda evidence: "quotaid" in evidence.text,
+        when=_names_a_day,
         class_=PERMANENT,
         code="plan_window_exhausted",
     ),

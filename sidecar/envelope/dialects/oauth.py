@@ -11,7 +11,6 @@ from sidecar.envelope.dialects.words import AUTHENTICATION, TRANSIENT, VALIDATIO
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.model import Verdict
 
-
 _POLLING = words("authorization_pending slow_down")
 
 
