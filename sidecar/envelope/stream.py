@@ -160,7 +160,7 @@ class StreamReader:
             and self._sse is not None
             and self._sse.between_events
             and is_plain(chunk)
-            and not any(sign in chunk for sign in self._dialect.signs)
+            and not (self._signs and any(sign in chunk for sign in self._dialect.signs))
         ):
             return
         try:
@@ -275,7 +275,7 @@ class StreamReader:
             self.content
             and event.name is None
             and not MARKER.search(data)
-            and not any(sign in data for sign in self._signs)
+            and not (self._signs and any(sign in data for sign in self._signs))
         ):
             return
         value = decode(data.encode())
