@@ -15,6 +15,7 @@ import msgspec
 
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
+from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
@@ -125,6 +126,11 @@ class Judge:
     def told_in_head(self) -> bool:
         """Do the headers say how the call went, so that no stream follows?"""
         return "grpc-status" in self.headers
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of this answer, also where the provider's is chosen for each."""
+        return self._runtime.dialect.for_answer(self._seen(complete=True))
 
     # -- what it means ----------------------------------------------------------------------
 
@@ -271,7 +277,7 @@ class Judge:
             return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
-            status < 400 and self._reads_errors_in_2xx()
+            status < 400 and self.dialect.reads_errors_in_2xx
         ):
             status = status_for(classified, status)
         reason = message.reason if status == message.code else _phrase(status)
@@ -293,10 +299,6 @@ class Judge:
         lines.append(headers.lines(self._missing(own) if keep_own else own))
         call.out.start(status, reason, lines, framing, body, whole=whole)
         return replaced or whole
-
-    def _reads_errors_in_2xx(self) -> bool:
-        dialect = self._runtime.dialect.for_answer(self._seen(complete=True))
-        return dialect.reads_errors_in_2xx
 
     def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Without those of our headers that another sidecar in front has written already."""

@@ -294,7 +294,7 @@ class Relay:
         if tail is None:
             kind = self._judge.content_type or ""
             whole = scanner.plain and scanner.between_frames
-            out.cut(self._runtime.dialect.frame_error(envelope, kind) if whole else b"")
+            out.cut(self._judge.dialect.frame_error(envelope, kind) if whole else b"")
             return
         event = self._runtime.dialect.stream_error(envelope, self._call.path)
         out.cut(tail.before_event() + event)

@@ -54,6 +54,7 @@ def test_stream_in_pieces(case, piece):
         ({"errorMessages": ["Field x is bad"], "errors": {}}, "Field x is bad"),
         ({"detail": [{"loc": ["body", "n"], "msg": "required"}]}, "body.n: required"),
         ({"error": {"message": "bad", "path": "/v1/things"}}, "bad"),
+        ({"error": {"message": "bad", "param": "None"}}, "bad"),
     ],
 )
 def test_the_message_names_what_is_at_fault(body, message):

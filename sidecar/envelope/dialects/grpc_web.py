@@ -85,6 +85,12 @@ GRPC_RULES = (
     ),
 )
 
+_NAMES = (
+    "ok", "canceled", "unknown", "invalid_argument", "deadline_exceeded", "not_found",
+    "already_exists", "permission_denied", "resource_exhausted", "failed_precondition", "aborted",
+    "out_of_range", "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
+)  # fmt: skip
+
 # How the daemon's own answers are spoken: number, name.
 _SPOKEN = {
     ErrorClass.VALIDATION: (3, "invalid_argument"),
@@ -242,10 +248,16 @@ def _of_trailers(seen: Seen, trailers: Headers) -> Evidence | None:
         seen=seen,
         code=code,
         words={code: code},
-        message=unquote(headers.get("grpc-message") or "", errors="replace"),
+        message=unquote(headers.get("grpc-message") or "", errors="replace") or _named(code),
         headers=headers,
         stream=trailers is not headers,
     )
+
+
+def _named(code: str) -> str:
+    """The code in words, for a server that says no more than its number."""
+    name = _NAMES[int(code)] if code.isdecimal() and int(code) < len(_NAMES) else "unknown"
+    return f"gRPC status {code} ({name})"
 
 
 def _pushback(text: str) -> float | None:

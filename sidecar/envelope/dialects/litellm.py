@@ -93,6 +93,14 @@ LITELLM_RULES = (
         code="spend_limit_reached",
     ),
     Rule(
+        name="a limit somebody set",
+        why="the budget of a key, a team or a user, under the type of a refused key",
+        codes=words("auth_error"),
+        says=("budget has been exceeded", "over budget", "exceededbudget", "exceededtokenbudget"),
+        class_=PERMANENT,
+        code="spend_limit_reached",
+    ),
+    Rule(
         name="credit is spent",
         why="the user's quota, where only the text tells",
         says=("用户额度不足", "user quota is not enough", "用户剩余额度"),
@@ -109,6 +117,7 @@ LITELLM_RULES = (
             " key_vector_store_access_denied team_vector_store_access_denied"
             " org_vector_store_access_denied entitlement_required entitlement_inactive"
         ),
+        statuses=TWO | FIVE | statuses(400, 401, 403, 404),
         class_=AUTHENTICATION,
     ),
     Rule(
