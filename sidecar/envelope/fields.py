@@ -128,7 +128,10 @@ def param_of(error: dict[str, Any]) -> str | None:
         value = error.get(name)
         if isinstance(value, list) and value and all(isinstance(part, str | int) for part in value):
             return ".".join(str(part) for part in value)
-        if isinstance(value, str) and value.strip() and (name != "path" or "/" not in value):
+        if not isinstance(value, str) or value.strip() in {"", "None", "null"}:
+            # Some gateways print the nothing of their language.
+            continue
+        if name != "path" or "/" not in value:
             return value.strip()
     return None
 

@@ -8,6 +8,8 @@ Four vocabularies are known (chat chunks, OpenAI's response events, Anthropic's 
 lines); they do not collide, so a stream is read by what it turns out to speak. A stream that
 speaks none of them ends well if it ends cleanly.
 
+Bodies of frames (gRPC-Web, Connect) are streams too: their last frame says how the call went.
+
 Bytes are never kept beyond one event, and after the first content an event is decoded only if one
 of a few markers stands in it.
 """
@@ -25,9 +27,12 @@ from sidecar.envelope import compose, http
 from sidecar.envelope.compose import Decision
 from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode
-from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.base import Dialect, Heard
+from sidecar.envelope.dialects.grpc_web import end_flag, is_text
 from sidecar.envelope.events import Event, LinesParser, SseParser
 from sidecar.envelope.evidence import Evidence
+from sidecar.envelope.fields import status_like
+from sidecar.envelope.frames import FramesParser
 from sidecar.envelope.locate import Found, find_error, is_truthy_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import OperatorRule
@@ -72,6 +77,8 @@ def _by_type(content_type: str | None) -> bool | None:
     """What the media type alone says; None where the first bytes decide."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "text/event-stream" or any(name in kind for name in _LINE_TYPES):
+        return True
+    if end_flag(kind) is not None:
         return True
     # Servers mislabel streams; neither JSON nor prose of an answer begins like an event.
     if kind in {"", "text/plain", "application/octet-stream"} or "json" in kind:
@@ -140,17 +147,38 @@ class StreamReader:
         self._parser: SseParser | LinesParser | None = None
         self._sse: SseParser | None = None
         self._start = b""
+        self._frames: FramesParser | None = None
+        self._signs = tuple(sign.decode() for sign in self._dialect.signs)
+        flag = end_flag(seen.headers.get("content-type"))
+        if flag is not None:
+            self._frames = FramesParser(flag, text=is_text(seen.headers.get("content-type")))
         self._known = self._dialect.is_model_route(seen.method, seen.path)
         self._bytes = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
-        if self.content and self._sse is not None and self._sse.between_events and is_plain(chunk):
+        if (
+            self.content
+            and self._sse is not None
+            and self._sse.between_events
+            and is_plain(chunk)
+            and not (self._signs and any(sign in chunk for sign in self._dialect.signs))
+        ):
             return
         try:
             self._feed(chunk)
         except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
             self._fault(error)
+
+    @property
+    def framed(self) -> bool:
+        """Is the body a sequence of frames, and not of events?"""
+        return self._frames is not None
+
+    @property
+    def between_frames(self) -> bool:
+        """Could a frame of our own follow what was read of a body of frames?"""
+        return self._frames is not None and self._frames.between_frames
 
     def finish(self, clean: bool) -> Classified:  # noqa: FBT001 - the one thing the end knows
         """Take the end of the body.
@@ -162,7 +190,9 @@ class StreamReader:
             The classification of the whole stream.
         """
         try:
-            if self._parser is None and self._start:
+            if self._frames is not None:
+                self._end_of_frames()
+            elif self._parser is None and self._start:
                 self._choose(b"", final=True)
             if self._parser is not None:
                 for event in self._parser.close():
@@ -181,6 +211,9 @@ class StreamReader:
             )
 
     def _feed(self, chunk: bytes) -> None:
+        if self._frames is not None:
+            self._read_frames(self._frames, chunk)
+            return
         if self._parser is None:
             chunk = self._choose(chunk, final=False)
         if self._parser is None or not chunk:
@@ -210,6 +243,20 @@ class StreamReader:
                 self._event(event)
         return start
 
+    def _read_frames(self, frames: FramesParser, chunk: bytes) -> None:
+        for frame in frames.feed(chunk):
+            self.events += 1
+            self._take(self._dialect.hear_frame(frame, self._seen), None)
+        self.content = self.content or frames.begun
+
+    def _end_of_frames(self) -> None:
+        """Without a last frame the headers may have said it all; else the body was cut."""
+        self._known = True
+        if self.terminated or self.failed is not None or "grpc-status" not in self._seen.headers:
+            return
+        evidence = self._dialect.outside(self._seen)
+        self._take(Heard(evidence=evidence, done=True, terminated=True), None)
+
     # --- events ---------------------------------------------------------------------------
 
     def _event(self, event: Event) -> None:
@@ -224,9 +271,14 @@ class StreamReader:
             self.done = self.terminated = True
             return
         if event.name == "error":
-            self._fail(decode(data.encode()), data)
+            self._fail(decode(data.encode()), data, status_like(event.status or ""))
             return
-        if self.content and event.name is None and not MARKER.search(data):
+        if (
+            self.content
+            and event.name is None
+            and not MARKER.search(data)
+            and not (self._signs and any(sign in data for sign in self._signs))
+        ):
             return
         value = decode(data.encode())
         if isinstance(value, list) and len(value) == 1:
@@ -237,6 +289,11 @@ class StreamReader:
             self.content = True
 
     def _read(self, name: str | None, value: dict[str, Any], data: str) -> None:
+        heard = self._dialect.hear(name, value)
+        if heard is not None:
+            self._known = self._known or heard.done
+            self._take(heard, data)
+            return
         kind = value.get("type") or value.get("event_type")
         kind = kind if isinstance(kind, str) else (name or value.get("event") or "")
         if self._is_error(kind, value):
@@ -265,6 +322,17 @@ class StreamReader:
             self.content = self.content or kind not in OPENING
             if kind in OTHER_TERMINALS:
                 self.done = self.terminated = True
+
+    def _take(self, heard: Heard, data: str | None) -> None:
+        """What an event says in its dialect's own words."""
+        self.content = self.content or heard.content
+        self.done = self.done or heard.done
+        self.terminated = self.terminated or heard.terminated
+        if heard.evidence is not None:
+            self._fail_by(heard.evidence)
+        elif heard.error is not None:
+            seen = msgspec.structs.replace(self._seen, body=(data or "").encode(), truncated=False)
+            self._fail_by(self._dialect.read(heard.error, seen, stream=True))
 
     def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
         # The flat form of Mistral and of older servers has no `error`, as in their bodies.
@@ -298,17 +366,10 @@ class StreamReader:
 
     # --- failing --------------------------------------------------------------------------
 
-    def _fail(self, value: Any, data: str) -> None:
+    def _fail(self, value: Any, data: str, status: int | None = None) -> None:
         """Classify an error event like a body, with the data of the event as what was seen."""
         self.error_data = data
         seen = msgspec.structs.replace(self._seen, body=data.encode(), truncated=False)
-        if self._rules:
-            decided = http.by_operator(
-                seen, self._dialect, self._rules, self._correlation_id, self._secrets
-            )
-            if decided is not None:
-                self.failed = decided
-                return
         found = _locate(value, self._dialect, seen)
         if found is None:
             text = data if value is None else ""
@@ -317,6 +378,18 @@ class StreamReader:
             )
         else:
             evidence = self._dialect.read(found, seen, stream=True)
+        if status is not None and status >= 400 > evidence.status:
+            evidence = msgspec.structs.replace(evidence, status=status)
+        self._fail_by(evidence)
+
+    def _fail_by(self, evidence: Evidence) -> None:
+        if self._rules:
+            decided = http.by_operator(
+                evidence.seen, self._dialect, self._rules, self._correlation_id, self._secrets
+            )
+            if decided is not None:
+                self.failed = decided
+                return
         evidence, decision = http.decide(evidence, self._dialect)
         self.failed = compose.classified(
             evidence, decision, self._dialect, self._correlation_id, self._secrets
@@ -331,7 +404,7 @@ class StreamReader:
             return _GOOD
         if clean and not self._known:
             return _GOOD_UNKNOWN
-        if clean and not self.events:
+        if clean and not self.events and self._frames is None:
             code, message = (
                 "invalid_upstream_response",
                 "the upstream answered with an empty stream",

@@ -39,6 +39,21 @@ class Scanner:
         return self._inflater is None
 
     @property
+    def framed(self) -> bool:
+        """Is the body a sequence of frames, and not of events?"""
+        return self._reader.framed
+
+    @property
+    def between_frames(self) -> bool:
+        """Could a frame of our own follow what has passed of a body of frames?"""
+        return not self._broken and self._reader.between_frames
+
+    @property
+    def done(self) -> bool:
+        """Has the answer said that it is whole?"""
+        return self._reader.done
+
+    @property
     def content(self) -> bool:
         """Has something meaningful come, an error included?"""
         return self._broken or self._reader.content or self._reader.failed is not None

@@ -16,6 +16,7 @@ import msgspec
 
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
+from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
@@ -121,6 +122,16 @@ class Judge:
         self.copy = BoundedCopy(runtime.config.limits.classify_body)
         self.ended_well = False
         self._supposed: Classified | None = None
+
+    @property
+    def told_in_head(self) -> bool:
+        """Do the headers say how the call went, so that no stream follows?"""
+        return "grpc-status" in self.headers
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of this answer, also where the provider's is chosen for each."""
+        return self._runtime.dialect.for_answer(self._seen(complete=True))
 
     # -- what it means ----------------------------------------------------------------------
 
@@ -279,7 +290,7 @@ class Judge:
             return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
-            status < 400 and self._runtime.dialect.reads_errors_in_2xx
+            status < 400 and self.dialect.reads_errors_in_2xx
         ):
             status = status_for(classified, status)
         reason = message.reason if status == message.code else _phrase(status)

@@ -78,7 +78,7 @@ class Relay:
             self._here = True
         else:
             self._wait_for_content()
-        failed = judge.status >= 400
+        failed = judge.status >= 400 or judge.told_in_head
         if not failed and is_stream(judge.content_type, b""):
             self._begin_stream()
             await self._hold_stream([])
@@ -243,7 +243,7 @@ class Relay:
 
     def _begin_stream(self) -> None:
         self._scanner = self._judge.scanner()
-        if self._scanner is not None and self._scanner.plain:
+        if self._scanner is not None and self._scanner.plain and not self._scanner.framed:
             self._tail = EventTail()
 
     async def _pass(self, body: bytes) -> None:
@@ -330,7 +330,11 @@ class Relay:
             self._cut(classified.envelope)
 
     def left(self) -> None:
-        """The caller has gone: an error that its head had told of counts all the same."""
+        """The caller has gone: what the answer had said by then counts all the same."""
+        scanner = self._scanner
+        if scanner is not None and (scanner.done or scanner.failed is not None):
+            # Clients of some protocols hang up as soon as their reply is there.
+            self._judge.conclude(scanner.finish(clean=True))
         self._judge.conclude_supposed()
 
     def stop(self, envelope: Envelope) -> None:
@@ -347,9 +351,14 @@ class Relay:
 
     def _cut(self, envelope: Envelope | None) -> None:
         """Ends badly; a stream whose own words are known gets an event that says why."""
-        out, tail = self._call.out, self._tail
-        if envelope is None or tail is None or self._judge.off or not out.takes_more:
+        out, tail, scanner = self._call.out, self._tail, self._scanner
+        if envelope is None or scanner is None or self._judge.off or not out.takes_more:
             out.cut()
+            return
+        if tail is None:
+            kind = self._judge.content_type or ""
+            whole = scanner.plain and scanner.between_frames
+            out.cut(self._judge.dialect.frame_error(envelope, kind) if whole else b"")
             return
         event = self._runtime.dialect.stream_error(envelope, self._call.path)
         out.cut(tail.before_event() + event)

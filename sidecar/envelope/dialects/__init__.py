@@ -9,25 +9,35 @@ from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.cerebras import Cerebras
 from sidecar.envelope.dialects.compatible import Compatible
+from sidecar.envelope.dialects.dashscope import DashScope
 from sidecar.envelope.dialects.deepseek import DeepSeek
 from sidecar.envelope.dialects.discord import Discord
 from sidecar.envelope.dialects.fireworks import Fireworks
 from sidecar.envelope.dialects.gemini import Gemini, Vertex
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.github import GitHub
+from sidecar.envelope.dialects.github_copilot import GitHubCopilot
 from sidecar.envelope.dialects.google_apis import GoogleApis
+from sidecar.envelope.dialects.graphql import GraphQL
 from sidecar.envelope.dialects.groq import Groq
+from sidecar.envelope.dialects.grpc_web import GrpcWeb
 from sidecar.envelope.dialects.hubspot import HubSpot
 from sidecar.envelope.dialects.jira import Jira
 from sidecar.envelope.dialects.linear import Linear
+from sidecar.envelope.dialects.litellm import LiteLLM
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
 from sidecar.envelope.dialects.lmstudio import LMStudio
+from sidecar.envelope.dialects.mcp import MCP
+from sidecar.envelope.dialects.minimax import MiniMax
 from sidecar.envelope.dialects.mistral import Mistral
+from sidecar.envelope.dialects.moonshot import Moonshot
 from sidecar.envelope.dialects.msgraph import MSGraph
 from sidecar.envelope.dialects.notion import Notion
 from sidecar.envelope.dialects.ollama import Ollama
 from sidecar.envelope.dialects.openai import OpenAI
+from sidecar.envelope.dialects.openai_codex import OpenAICodex
 from sidecar.envelope.dialects.openrouter import OpenRouter
 from sidecar.envelope.dialects.perplexity import Perplexity
 from sidecar.envelope.dialects.salesforce import Salesforce
@@ -40,6 +50,7 @@ from sidecar.envelope.dialects.together import Together
 from sidecar.envelope.dialects.twilio import Twilio
 from sidecar.envelope.dialects.vllm import VLLM
 from sidecar.envelope.dialects.xai import XAI
+from sidecar.envelope.dialects.zai import ZAI
 from sidecar.envelope.dialects.zendesk import Zendesk
 
 __all__ = ["NAMES", "Dialect", "get", "guess"]
@@ -49,25 +60,35 @@ _BUILT: tuple[type[Dialect], ...] = (
     Anthropic,
     Auto,
     AzureOpenAI,
+    Cerebras,
     Compatible,
+    DashScope,
     DeepSeek,
     Discord,
     Fireworks,
     Gemini,
     Generic,
     GitHub,
+    GitHubCopilot,
     GoogleApis,
+    GraphQL,
     Groq,
+    GrpcWeb,
     HubSpot,
     Jira,
-    LMStudio,
     Linear,
+    LiteLLM,
     LlamaCpp,
-    MSGraph,
+    LMStudio,
+    MCP,
+    MiniMax,
     Mistral,
+    Moonshot,
+    MSGraph,
     Notion,
     Ollama,
     OpenAI,
+    OpenAICodex,
     OpenRouter,
     Perplexity,
     Salesforce,
@@ -78,20 +99,17 @@ _BUILT: tuple[type[Dialect], ...] = (
     Stripe,
     Together,
     Twilio,
-    VLLM,
     Vertex,
+    VLLM,
     XAI,
+    ZAI,
     Zendesk,
 )
 
 # Names that are legal and share the file of another until they need one of their own.
 _ALIASES: dict[type[Dialect], str] = {
-    Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
-    Generic: (
-        "aws-edge bedrock cloudflare cohere envoy"
-        " graphql grpc-web huggingface mcp nginx oauth"
-        " problem-json"
-    ),
+    Generic: "aws-edge bedrock cloudflare cohere envoy huggingface nginx oauth problem-json",
+    GrpcWeb: "connect",
 }
 
 # Upstream hosts that speak a dialect: the host itself and everything below it.
@@ -100,44 +118,51 @@ _HOSTS = {
     "api.airtable.com": "airtable",
     "api.anthropic.com": "anthropic",
     "api.atlassian.com": "jira",
+    "api.cerebras.ai": "cerebras",
+    "api.cohere.ai": "cohere",
+    "api.cohere.com": "cohere",
     "api.deepseek.com": "deepseek",
+    "api.eu.sendgrid.com": "sendgrid",
     "api.fireworks.ai": "fireworks",
     "api.github.com": "github",
     "api.groq.com": "groq",
     "api.hubapi.com": "hubspot",
+    "api.kimi.com": "moonshot",
     "api.linear.app": "linear",
+    "api.minimax.io": "minimax",
+    "api.minimaxi.com": "minimax",
     "api.mistral.ai": "mistral",
+    "api.moonshot.ai": "moonshot",
+    "api.moonshot.cn": "moonshot",
+    "api.notion.com": "notion",
     "api.openai.com": "openai",
     "api.perplexity.ai": "perplexity",
+    "api.sendgrid.com": "sendgrid",
     "api.stripe.com": "stripe",
     "api.together.ai": "together",
     "api.together.xyz": "together",
     "api.x.ai": "xai",
-    "api.cohere.com": "cohere",
-    "api.cohere.ai": "cohere",
-    "api.cerebras.ai": "cerebras",
-    "api.moonshot.ai": "moonshot",
-    "api.moonshot.cn": "moonshot",
-    "api.minimax.io": "minimax",
-    "api.notion.com": "notion",
-    "api.sendgrid.com": "sendgrid",
-    "api.eu.sendgrid.com": "sendgrid",
     "api.z.ai": "zai",
     "atlassian.net": "jira",
+    "chatgpt.com": "openai-codex",
     "cloudcode-pa.googleapis.com": "vertex",
     "cognitiveservices.azure.com": "azure-openai",
     "connect.stripe.com": "stripe",
+    "dashscope-intl.aliyuncs.com": "dashscope",
+    "dashscope-us.aliyuncs.com": "dashscope",
     "dashscope.aliyuncs.com": "dashscope",
     "discord.com": "discord",
     "discordapp.com": "discord",
     "files.stripe.com": "stripe",
     "generativelanguage.googleapis.com": "gemini",
+    "githubcopilot.com": "github-copilot",
     "googleapis.com": "google-apis",
     "graph.microsoft.com": "msgraph",
     "graph.microsoft.us": "msgraph",
     "huggingface.co": "huggingface",
     "myshopify.com": "shopify",
     "ollama.com": "ollama",
+    "open.bigmodel.cn": "zai",
     "openai.azure.com": "azure-openai",
     "openrouter.ai": "openrouter",
     "salesforce.com": "salesforce",

@@ -9,11 +9,17 @@ from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.generic import Generic
+from sidecar.envelope.dialects.graphql import GraphQL
+from sidecar.envelope.dialects.grpc_web import GrpcWeb, end_flag
+from sidecar.envelope.dialects.mcp import MCP
 from sidecar.envelope.model import Envelope, Seen
 
 _ANTHROPIC = Anthropic()
 _COMPATIBLE = Compatible()
 _GENERIC = Generic()
+_GRAPHQL = GraphQL()
+_GRPC_WEB = GrpcWeb()
+_MCP = MCP()
 
 _COMPATIBLE_ROUTES = (
     "/chat/completions", "/completions", "/responses", "/embeddings", "/moderations",
@@ -28,17 +34,23 @@ def by_route(path: str) -> Dialect | None:
         return _ANTHROPIC
     if route.endswith(_COMPATIBLE_ROUTES):
         return _COMPATIBLE
-    return None
+    if route.endswith("/graphql"):
+        return _GRAPHQL
+    return _MCP if route.endswith("/mcp") else None
 
 
 def by_shape(seen: Seen) -> Dialect:
-    """The dialect whose errors look like this body; decoded for errors only."""
+    """The dialect whose errors look like this answer; the body is decoded for errors only."""
+    if "grpc-status" in seen.headers or end_flag(seen.headers.get("content-type")) is not None:
+        return _GRPC_WEB
     body = decode(seen.body) if seen.status >= 400 else None
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         if body.get("type") == "error" and isinstance(body["error"].get("type"), str):
             return _ANTHROPIC
         if body["error"].keys() >= {"message", "type"}:
             return _COMPATIBLE
+        if "jsonrpc" in body:
+            return _MCP
     return _GENERIC
 
 

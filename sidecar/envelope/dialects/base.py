@@ -19,6 +19,7 @@ from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule, RuleTable
 from sidecar.envelope.evidence import Evidence, read, read_text
 from sidecar.envelope.fields import as_number_text, at
+from sidecar.envelope.frames import Frame
 from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 
@@ -60,6 +61,24 @@ _RESET_PLACES = (
 )  # fmt: skip
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event of a stream says in words of its dialect's own.
+
+    Attributes:
+        error: the error that it is.
+        evidence: the same, where it is no object in a body.
+        content: it carries something of the answer.
+        done: after it the answer is whole, if the stream then ends as it should.
+        terminated: it is the explicit end.
+    """
+
+    error: Found | None = None
+    evidence: Evidence | None = None
+    content: bool = False
+    done: bool = False
+    terminated: bool = False
+
+
 class Dialect:
     """How one family of providers words its errors.
 
@@ -83,6 +102,7 @@ class Dialect:
         secret_paths: routes whose path carries a credential, such as the address of a webhook:
             searched in the path as it came, each group of a pattern is a secret. In linear time,
             for whoever calls writes the path.
+        signs: what stands in an event that `hear` must see after the first content too.
     """
 
     name: str = "base"
@@ -101,6 +121,9 @@ class Dialect:
         "x-ms-request-id",
         "x-generation-id",
         "cf-ray",
+        "apigw-requestid",
+        "x-amz-cf-id",
+        "x-azure-ref",
     )
     hints_in_prose: ClassVar[bool] = False
     body_wait_first: ClassVar[bool] = False
@@ -110,6 +133,7 @@ class Dialect:
     should_retry_headers: ClassVar[tuple[str, ...]] = ("x-should-retry",)
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
     secret_paths: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    signs: ClassVar[tuple[bytes, ...]] = ()
     table: ClassVar[RuleTable] = RuleTable(EDGES)
 
     def __init_subclass__(cls) -> None:
@@ -166,6 +190,26 @@ class Dialect:
             answers=self.is_model_route(seen.method, seen.path),
             failing=self.failing_reasons,
         )
+
+    def outside(self, seen: Seen) -> Evidence | None:
+        """An error that stands in headers, or in a body that is no JSON by design; else None."""
+        del seen
+        return None
+
+    def hear(self, name: str | None, value: dict[str, Any]) -> Heard | None:
+        """What an event says in this dialect's own words; None leaves it to the common ones.
+
+        Args:
+            name: the event's name, where it has one.
+            value: its decoded data.
+        """
+        del name, value
+        return None
+
+    def hear_frame(self, frame: Frame, seen: Seen) -> Heard:
+        """What the last frame of a body of frames says."""
+        del frame, seen
+        return Heard(done=True, terminated=True)
 
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence in a located error."""
@@ -249,7 +293,22 @@ class Dialect:
             }
         )
 
+    def error_headers(self, envelope: Envelope) -> tuple[tuple[str, str], ...]:
+        """Headers that say the same where this dialect's clients read headers."""
+        del envelope
+        return ()
+
     def stream_error(self, envelope: Envelope, path: str) -> bytes:
         """One event that ends a stream with an error, ready to send."""
         body = self.error_body(envelope, 200, path)
         return b"event: error\ndata: " + body + b"\n\n"
+
+    def frame_error(self, envelope: Envelope, content_type: str) -> bytes:
+        """One frame that ends a body of frames with an error; empty where there is no such form.
+
+        Args:
+            envelope: what happened.
+            content_type: of the answer that it ends.
+        """
+        del envelope, content_type
+        return b""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sidecar.envelope.dialects.base import Dialect
-from sidecar.envelope.dialects.oauth import OAUTH
+from sidecar.envelope.dialects.edges_aws import API_GATEWAY
+from sidecar.envelope.dialects.oauth import OAUTH, polling_interval
 from sidecar.envelope.dialects.openai import REQUEST_TOO_LARGE
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
@@ -108,7 +109,13 @@ class Generic(Dialect):
     """An API of which nothing is known but HTTP and the habits of JSON."""
 
     name = "generic"
-    rules: ClassVar[tuple[Rule, ...]] = (*OAUTH, *GENERIC_RULES, REQUEST_TOO_LARGE, *COMMON)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *API_GATEWAY,
+        *OAUTH,
+        *GENERIC_RULES,
+        REQUEST_TOO_LARGE,
+        *COMMON,
+    )
     code_places: ClassVar[tuple[str, ...]] = (
         "extensions.code",
         "code",
@@ -126,3 +133,8 @@ class Generic(Dialect):
     def is_model_route(self, method: str, path: str) -> bool:
         """Whether the route is one of a model API, whatever the host."""
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
+
+    def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
+        """As everywhere, and the interval of a device flow."""
+        interval = polling_interval(evidence)
+        return (interval, f"{interval:g}") if interval else super().wait_in_body(evidence)
