@@ -23,6 +23,7 @@ _ERROR_MEMBERS = frozenset(
         "success", "ok", "path", "statuscode", "status_code", "param", "user_id", "result", "data",
         "messages", "headers", "hint", "help", "error_type", "reason", "sequence_number",
         "retry_after", "docs", "documentation_url", "envelope", "signin_url", "interval",
+        "extensions",
     }
 )  # fmt: skip
 
@@ -56,7 +57,7 @@ def find_error(
     if not isinstance(body, dict):
         return Found({"message": body}, {}) if failed and isinstance(body, str) else None
     lone = all(name.lower() in _ERROR_MEMBERS for name in body) and not (
-        body.get("data") or body.get("result")
+        has_data(body.get("data") or None) or body.get("result")
     )
     error = body.get("error")
     if is_truthy_error(error) and (failed or answers or lone):
@@ -106,25 +107,52 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
         return Found(body, body)
     errors = body.get("errors")
     refused = body.get("success") is False or body.get("ok") is False
-    if isinstance(errors, list) and errors and (failed or refused or lone) and not body.get("data"):
+    if isinstance(errors, list) and errors and not has_data(body.get("data") or None):
         first = errors[0] if isinstance(errors[0], dict) else {"message": str(errors[0])}
-        return Found(_unwrapped(first), body)
+        if failed or refused or lone or is_graphql(first):
+            return Found(_unwrapped(first), body)
     if failed:
         detail = body.get("detail")
         if isinstance(detail, dict) and not (body.get("code") or body.get("message")):
             return find_error(detail, failed=True, answers=False)
+        status = body.get("status")
+        told = status.get("error") if isinstance(status, dict) else None
+        if isinstance(told, str) and told:
+            return Found(_spoken(told, body), body)
         return Found(body, body) if body else None
     if refused and lone:
         return Found(body, body)
+    return _find_stated(body)
+
+
+def _find_stated(body: dict[str, Any]) -> Found | None:
+    """The whole body of a 2xx, where it calls itself an error by its status and a sentence."""
     status = body.get("status")
     if status == "error" and isinstance(body.get("message"), str):
         return Found({name: value for name, value in body.items() if name != "status"}, body)
     stated = as_word(body.get("statusCode") or body.get("status_code") or status) or ""
-    if (status_like(stated) or 0) >= 400 and ("title" in body or "message" in body):
+    if (status_like(stated) or 0) >= 400 and body.keys() & {"title", "message", "error_message"}:
         return Found(body, body)
+    told = body.get("error_message")
+    if isinstance(told, str) and told and isinstance(status, str):
+        rest = (value for name, value in body.items() if name not in {"status", "error_message"})
+        # Beside anything else it would be the state of a resource.
+        return None if any(rest) else Found({**body, "code": status}, body, weak=True)
     if set(body) == {"detail"} and isinstance(body["detail"], str):
         return Found(body, body, weak=True)
     return None
+
+
+def is_graphql(error: dict[str, Any]) -> bool:
+    """Whether an item of `errors` has the members that GraphQL gives to it."""
+    return isinstance(error.get("extensions"), dict) or isinstance(error.get("locations"), list)
+
+
+def has_data(value: Any) -> bool:
+    """Whether a `data` member holds anything: where a field failed, GraphQL leaves null."""
+    if isinstance(value, dict):
+        return any(map(has_data, value.values()))
+    return value is not None
 
 
 def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | None:
