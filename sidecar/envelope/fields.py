@@ -161,4 +161,7 @@ def _told(value: Any) -> str:
         elif isinstance(item, dict) and isinstance(item.get("msg"), str):
             where = param_of(item)
             lines.append(f"{where}: {item['msg']}" if where else item["msg"])
-    return "; ".join(lines) or _complaints(value) or msgspec.json.encode(value).decode()
+    try:
+        return "; ".join(lines) or _complaints(value) or msgspec.json.encode(value).decode()
+    except RecursionError:
+        return ""

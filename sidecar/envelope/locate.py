@@ -7,7 +7,7 @@ resource that failed is a good answer about a failure: neither is an error of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -51,7 +51,9 @@ def find_error(
         The error, or None: there is none, or it is data of a resource.
     """
     if isinstance(body, list):
-        if len(body) != 1 and not (failed and body):
+        if isinstance(body[0] if body else None, list) or (
+            len(body) != 1 and not (failed and body)
+        ):
             return None
         return find_error(body[0], failed=failed, answers=False)
     if not isinstance(body, dict):
@@ -64,8 +66,7 @@ def find_error(
         if isinstance(error, dict):
             return Found(_unwrapped(error), body)
         if isinstance(error, list):
-            first = error[0]
-            return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
+            return Found(_as_object(error[0]), body)
         if error is not True:
             return Found(_spoken(str(error), body), body)
     return _find_flat(body, failed=failed, lone=lone) or (
@@ -76,6 +77,13 @@ def find_error(
 def is_problem(seen: Seen) -> bool:
     """Whether the answer calls itself a problem document (RFC 9457)."""
     return "problem+json" in (seen.headers.get("content-type") or "").lower()
+
+
+def _as_object(item: Any) -> dict[str, Any]:
+    """An item of a list of errors: an object, or a sentence or number by itself."""
+    if isinstance(item, dict):
+        return item
+    return {"message": item if isinstance(item, str) else as_word(item) or ""}
 
 
 def _unwrapped(error: dict[str, Any]) -> dict[str, Any]:
@@ -108,13 +116,14 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
     errors = body.get("errors")
     refused = body.get("success") is False or body.get("ok") is False
     if isinstance(errors, list) and errors and not has_data(body.get("data") or None):
-        first = errors[0] if isinstance(errors[0], dict) else {"message": str(errors[0])}
+        first = _as_object(errors[0])
         if failed or refused or lone or is_graphql(first):
             return Found(_unwrapped(first), body)
     if failed:
         detail = body.get("detail")
         if isinstance(detail, dict) and not (body.get("code") or body.get("message")):
-            return find_error(detail, failed=True, answers=False)
+            inmost = isinstance(detail.get("detail"), dict)
+            return Found(detail, body) if inmost else find_error(detail, failed=True, answers=False)
         status = body.get("status")
         told = status.get("error") if isinstance(status, dict) else None
         if isinstance(told, str) and told:
@@ -150,9 +159,18 @@ def is_graphql(error: dict[str, Any]) -> bool:
 
 def has_data(value: Any) -> bool:
     """Whether a `data` member holds anything: where a field failed, GraphQL leaves null."""
-    if isinstance(value, dict):
-        return any(map(has_data, value.values()))
-    return value is not None
+    return any(leaf is not None for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What objects hold that is none itself; as deep as anybody nests them."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            waiting.extend(here.values())
+        else:
+            yield here
 
 
 def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | None:
@@ -171,8 +189,4 @@ def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | No
 
 def is_truthy_error(value: Any) -> bool:
     """Whether an `error` member says that there is one: null, empty and all-null are none."""
-    if isinstance(value, dict):
-        return any(is_truthy_error(member) for member in value.values())
-    if isinstance(value, str):
-        return bool(value.strip())
-    return bool(value)
+    return any(leaf.strip() if isinstance(leaf, str) else leaf for leaf in _leaves(value))
