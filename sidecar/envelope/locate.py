@@ -51,11 +51,8 @@ def find_error(
         The error, or None: there is none, or it is data of a resource.
     """
     if isinstance(body, list):
-        if isinstance(body[0] if body else None, list) or (
-            len(body) != 1 and not (failed and body)
-        ):
-            return None
-        return find_error(body[0], failed=failed, answers=False)
+        first = body[0] if len(body) == 1 or (failed and body) else None
+        return None if isinstance(first, list) else find_error(first, failed=failed, answers=False)
     if not isinstance(body, dict):
         return Found({"message": body}, {}) if failed and isinstance(body, str) else None
     lone = all(name.lower() in _ERROR_MEMBERS for name in body) and not (
@@ -66,7 +63,7 @@ def find_error(
         if isinstance(error, dict):
             return Found(_unwrapped(error), body)
         if isinstance(error, list):
-            return Found(_as_object(error[0]), body)
+            return Found(as_object(error[0]), body)
         if error is not True:
             return Found(_spoken(str(error), body), body)
     return _find_flat(body, failed=failed, lone=lone) or (
@@ -79,7 +76,7 @@ def is_problem(seen: Seen) -> bool:
     return "problem+json" in (seen.headers.get("content-type") or "").lower()
 
 
-def _as_object(item: Any) -> dict[str, Any]:
+def as_object(item: Any) -> dict[str, Any]:
     """An item of a list of errors: an object, or a sentence or number by itself."""
     if isinstance(item, dict):
         return item
@@ -116,7 +113,7 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
     errors = body.get("errors")
     refused = body.get("success") is False or body.get("ok") is False
     if isinstance(errors, list) and errors and not has_data(body.get("data") or None):
-        first = _as_object(errors[0])
+        first = as_object(errors[0])
         if failed or refused or lone or is_graphql(first):
             return Found(_unwrapped(first), body)
     if failed:

@@ -15,7 +15,7 @@ from sidecar.envelope.dialects.rule import TWO, Rule, words
 from sidecar.envelope.dialects.tool import TOOL_RULES, Tool
 from sidecar.envelope.dialects.words import PERMANENT, VALIDATION
 from sidecar.envelope.fields import at
-from sidecar.envelope.locate import Found, has_data
+from sidecar.envelope.locate import Found, as_object, has_data
 from sidecar.envelope.model import Envelope, Seen
 
 GRAPHQL_RULES: tuple[Rule, ...] = (
@@ -82,10 +82,8 @@ class GraphQLErrors(Tool):
         if isinstance(errors, list) and errors and self.speaks_graphql(seen.path):
             if seen.status < 400 and has_data(body.get("data")):
                 return None
-            known = [error for error in errors if isinstance(error, dict)]
-            coded = (error for error in known if at(error, "extensions.code") is not None)
-            first = next(coded, known[0] if known else {"message": str(errors[0])})
-            return Found(first, body)
+            coded = (error for error in errors if at(error, "extensions.code") is not None)
+            return Found(as_object(next(coded, errors[0])), body)
         return super().locate(body, seen)
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
