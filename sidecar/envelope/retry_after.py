@@ -39,8 +39,10 @@ _PROSE = re.compile(
 _PROSE_GO = re.compile(
     r"(?i)\b(?:try again|retry)\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:h|ms|m|s)){2,})(?![a-z0-9])"
 )
-_FIELDS = re.compile(r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
-_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d+)")
+_FIELDS = re.compile(
+    r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d{1,15}(?:\.\d{1,9})?)(?![\d.])", re.IGNORECASE
+)
+_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d{1,15})(?!\d)")
 
 
 def seconds_of(text: str, now: float, scale: float = 1.0) -> float | None:
@@ -144,15 +146,16 @@ def _exhausted(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
         key = name.lower()
         if "ratelimit" not in key and "rate-limit" not in key:
             continue
-        if "=" in value and key != "ratelimit-policy":
+        if "=" in value and not key.endswith("policy"):
             yield from _structured(value)
-        if "remaining" not in key or _left(value) != 0:
+        if "remaining" not in key:
             continue
         for reset, scale in _reset_names(key):
-            text = headers.get(reset)
-            wait = None if text is None else seconds_of(text, since, scale)
-            if text is not None and wait is not None:
-                yield wait, text
+            spent = _resets_of_spent(value, headers.get(reset) or "")
+            found = ((seconds_of(text, since, scale), text) for text in spent)
+            waits = [(wait, text) for wait, text in found if wait is not None]
+            yield from waits
+            if waits:
                 break
 
 
@@ -164,9 +167,19 @@ def _reset_names(remaining: str) -> Iterator[tuple[str, float]]:
     yield remaining.replace("remaining", "interval-milliseconds"), 0.001
 
 
+def _resets_of_spent(remaining: str, resets: str) -> Iterator[str]:
+    """The reset of what is spent; one header may list several windows, in the same order."""
+    lefts, texts = remaining.split(","), resets.split(",")
+    if len(lefts) == 1 or len(lefts) != len(texts):
+        lefts, texts = lefts[:1], [resets]
+    for left, text in zip(lefts, texts, strict=True):
+        if _left(left) == 0:
+            yield text
+
+
 def _left(value: str) -> float | None:
     try:
-        return float(value.split(",", maxsplit=1)[0].strip())
+        return float(value.strip())
     except ValueError:
         return None
 

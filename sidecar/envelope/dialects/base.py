@@ -42,7 +42,9 @@ _MODEL_ROUTES = (
 # The member of a body that is an error without the word; and those that may stand anywhere in one,
 # as long as it is small: what a large body holds is data.
 _EARLY_SIGN = re.compile(rb'\s*\{\s*"(?:detail|(?:ok|success)"\s*:\s*false)')
-_SIGN_IN_SMALL = re.compile(rb'"statusCode"|"(?:ok|success)"\s*:\s*false')
+_SIGN_IN_SMALL = re.compile(
+    rb'"statusCode"|"(?:ok|success)"\s*:\s*false|"error_message"\s*:\s*"[^"]'
+)
 _SMALL = 4096
 
 _BODY_WAITS = (
@@ -55,6 +57,10 @@ _BODY_WAITS = (
     ("extensions.retryAfter", 1.0),
     ("extensions.retry_after", 1.0),
     ("metadata.retry_after_seconds", 1.0),
+    ("parameters.retry_after", 1.0),
+    ("retry_in_seconds", 1.0),
+    ("extensions.retry_in_seconds", 1.0),
+    ("limit.reset", 1.0),
 )
 _RESET_PLACES = (
     "resets_in_seconds", "resets_at", "reset_at", "metadata.resets_at", "metadata.reset_at",
@@ -176,7 +182,7 @@ class Dialect:
             _EARLY_SIGN.match(body[:512]) is not None
             or (
                 len(body) < _SMALL
-                and (b"false" in body or b'"statusCode"' in body)
+                and (b"false" in body or b'"statusCode"' in body or b'"error_message"' in body)
                 and _SIGN_IN_SMALL.search(body) is not None
             )
             or is_problem(seen)
