@@ -219,7 +219,7 @@ def _read_failed(seen: Seen, dialect: Dialect) -> Evidence:
     if body is None and (seen.truncated or not seen.complete):
         body = decode_cut(seen.body)
     found = None if body is None else dialect.locate(body, seen)
-    return read_text(seen) if found is None else dialect.read(found, seen)
+    return dialect.read_text(seen) if found is None else dialect.read(found, seen)
 
 
 def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:

@@ -55,9 +55,7 @@ def find_error(
         return find_error(body[0], failed=failed, answers=False)
     if not isinstance(body, dict):
         return Found({"message": body}, {}) if failed and isinstance(body, str) else None
-    lone = all(name.lower() in _ERROR_MEMBERS for name in body) and not (
-        body.get("data") or body.get("result")
-    )
+    lone = stands_alone(body)
     error = body.get("error")
     if is_truthy_error(error) and (failed or answers or lone):
         if isinstance(error, dict):
@@ -69,6 +67,13 @@ def find_error(
             return Found(_spoken(str(error), body), body)
     return _find_flat(body, failed=failed, lone=lone) or (
         _find_choice(body, failing) if answers else None
+    )
+
+
+def stands_alone(body: dict[str, Any]) -> bool:
+    """Whether an `error` in this object is one: beside an `id` it is the state of a resource."""
+    return all(name.lower() in _ERROR_MEMBERS for name in body) and not (
+        body.get("data") or body.get("result")
     )
 
 

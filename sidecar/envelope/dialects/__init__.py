@@ -6,6 +6,7 @@ from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.bedrock import Bedrock
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.deepseek import DeepSeek
 from sidecar.envelope.dialects.fireworks import Fireworks
@@ -30,6 +31,7 @@ _BUILT: tuple[type[Dialect], ...] = (
     Anthropic,
     Auto,
     AzureOpenAI,
+    Bedrock,
     Compatible,
     DeepSeek,
     Fireworks,
@@ -54,7 +56,7 @@ _BUILT: tuple[type[Dialect], ...] = (
 _ALIASES: dict[type[Dialect], str] = {
     Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
-        "airtable aws-edge bedrock cloudflare cohere discord envoy github google-apis"
+        "airtable aws-edge cloudflare cohere discord envoy github google-apis"
         " graphql grpc-web hubspot huggingface jira linear mcp msgraph nginx notion oauth"
         " problem-json salesforce sendgrid shopify slack stripe twilio zendesk"
     ),

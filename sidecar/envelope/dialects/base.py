@@ -17,7 +17,7 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule
-from sidecar.envelope.evidence import Evidence, read
+from sidecar.envelope.evidence import Evidence, read, read_text
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
@@ -124,6 +124,10 @@ class Dialect:
         """Whether a 2xx of this route must be an answer: a completion, an embedding and so on."""
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
 
+    def ends_by_word(self, method: str, path: str) -> bool:
+        """Whether a stream of this route is whole only with a word that says so."""
+        return self.is_model_route(method, path)
+
     def repeatable(self, method: str, path: str) -> bool:
         """Whether a POST of this route may be sent twice: asking a model changes nothing."""
         return self.is_model_route(method, path)
@@ -163,6 +167,10 @@ class Dialect:
             stream=stream,
         )
 
+    def read_text(self, seen: Seen) -> Evidence:
+        """The evidence in a body in which no error was located: a page, a text, nothing."""
+        return read_text(seen)
+
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""
         now = evidence.seen.now
@@ -191,6 +199,16 @@ class Dialect:
         return found[0] if found else None
 
     # --- how it is spoken -----------------------------------------------------------------
+
+    def error_headers(self, envelope: Envelope, path: str) -> list[tuple[str, str]]:
+        """Headers by which the official client knows an error of the daemon's own, if it does.
+
+        Args:
+            envelope: what happened.
+            path: the path of the request.
+        """
+        del envelope, path
+        return []
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """A JSON body in this dialect's error shape with the envelope beside it.

@@ -28,6 +28,7 @@ from sidecar.envelope.dialects.words import (
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import Envelope, ErrorClass, Seen, Verdict
+from sidecar.envelope.model_events import block_reason, failed_interaction
 from sidecar.envelope.model_name import model_in_path
 
 _MODEL = re.compile(r"/(models|tunedModels|endpoints)/([^/:?]+?)(?::|%3[aA]|$)")
@@ -214,9 +215,11 @@ class Gemini(Google):
         found = super().locate(body, seen)
         if found is not None or not self.is_model_route(seen.method, seen.path):
             return found
-        if isinstance(body, list):
-            body = next((item for item in body if blocked(item)), None)
-        return blocked(body) or (_failed(body) if _is_interaction(seen.path) else None)
+        first = body[0] if isinstance(body, list) and body else body
+        error = block_reason(first)
+        if error is None and _is_interaction(seen.path):
+            error = failed_interaction(first)
+        return None if error is None else Found(error, first)
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """`{"error": {code, message, status, details}}`, or as the imitated client reads it."""
@@ -242,27 +245,6 @@ class Vertex(Gemini):
     """Vertex AI, whose publishers bring their own shapes, and Code Assist."""
 
     name = "vertex"
-
-
-def blocked(body: Any) -> Found | None:
-    """Why a prompt was refused: a block reason and no candidate."""
-    if not isinstance(body, dict) or body.get("candidates"):
-        return None
-    feedback = body.get("promptFeedback")
-    reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
-    if not isinstance(reason, str) or not reason or reason == "BLOCK_REASON_UNSPECIFIED":
-        return None
-    told = feedback.get("blockReasonMessage") if isinstance(feedback, dict) else None
-    message = told if isinstance(told, str) and told else f"the prompt was blocked: {reason}"
-    return Found({"blockReason": reason, "message": message}, body)
-
-
-def _failed(body: Any) -> Found | None:
-    if not isinstance(body, dict) or body.get("status") != "failed":
-        return None
-    errors = body.get("errors")
-    first = errors[0] if isinstance(errors, list) and errors else None
-    return Found(first if isinstance(first, dict) else {"message": "the interaction failed"}, body)
 
 
 def _is_interaction(path: str) -> bool:

@@ -289,13 +289,15 @@ class Google(Dialect):
     )
 
     def locate(self, body: Any, seen: Seen) -> Found | None:
-        """The error in a decoded body with its details spread out; of a list, the one in it."""
+        """The error in a decoded body; of a list, the one in it."""
         if isinstance(body, list):
             body = next((item for item in body if isinstance(item, dict) and "error" in item), body)
-        found = super().locate(body, seen)
-        if found is None:
-            return None
-        return msgspec.structs.replace(found, error=with_details(found.error))
+        return super().locate(body, seen)
+
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence in a located error, with what its details say."""
+        spread = msgspec.structs.replace(found, error=with_details(found.error))
+        return super().read(spread, seen, stream=stream)
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """`RetryInfo`, then the reset that Code Assist names, then prose."""
