@@ -7,12 +7,14 @@ from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.bedrock import Bedrock
+from sidecar.envelope.dialects.cohere import Cohere
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.deepseek import DeepSeek
 from sidecar.envelope.dialects.fireworks import Fireworks
 from sidecar.envelope.dialects.gemini import Gemini, Vertex
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.groq import Groq
+from sidecar.envelope.dialects.huggingface import HuggingFace
 from sidecar.envelope.dialects.llama_cpp import LlamaCpp
 from sidecar.envelope.dialects.lmstudio import LMStudio
 from sidecar.envelope.dialects.mistral import Mistral
@@ -32,12 +34,14 @@ _BUILT: tuple[type[Dialect], ...] = (
     Auto,
     AzureOpenAI,
     Bedrock,
+    Cohere,
     Compatible,
     DeepSeek,
     Fireworks,
     Gemini,
     Generic,
     Groq,
+    HuggingFace,
     LMStudio,
     LlamaCpp,
     Mistral,
@@ -56,8 +60,8 @@ _BUILT: tuple[type[Dialect], ...] = (
 _ALIASES: dict[type[Dialect], str] = {
     Compatible: "cerebras dashscope github-copilot litellm minimax moonshot openai-codex zai",
     Generic: (
-        "airtable aws-edge cloudflare cohere discord envoy github google-apis"
-        " graphql grpc-web hubspot huggingface jira linear mcp msgraph nginx notion oauth"
+        "airtable aws-edge cloudflare discord envoy github google-apis"
+        " graphql grpc-web hubspot jira linear mcp msgraph nginx notion oauth"
         " problem-json salesforce sendgrid shopify slack stripe twilio zendesk"
     ),
 }

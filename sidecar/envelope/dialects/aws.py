@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import msgspec
 
-from sidecar.envelope import evidence as evidences
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import FIVE, FOUR, TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
@@ -26,7 +25,7 @@ from sidecar.envelope.dialects.words import (
     VALIDATION,
 )
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.fields import as_word, normal
+from sidecar.envelope.fields import as_word
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import ErrorClass, Headers, Seen, Verdict
 
@@ -163,12 +162,6 @@ def exception_name(spelt: str) -> str:
     return spelt.partition(":")[0].rpartition("#")[2].strip()
 
 
-def name_in_headers(headers: Headers) -> str:
-    """The name that the headers give to the exception; empty if they give none."""
-    query = (headers.get("x-amzn-query-error") or "").partition(";")[0].strip()
-    return query or exception_name(headers.get("x-amzn-errortype") or "")
-
-
 class AWS(Dialect):
     """A service of AWS."""
 
@@ -187,7 +180,7 @@ class AWS(Dialect):
             for member in ("__type", "code", "Code", "errorCode", "errorType"):
                 spelt = as_word(source.get(member)) or ""
                 name = name or ("" if spelt.isdecimal() else exception_name(spelt))
-        name = name or name_in_headers(seen.headers)
+        name = name or self.code_in_headers(seen.headers)
         if name:
             found = msgspec.structs.replace(found, error={**found.error, "exception": name})
         return super().read(found, seen, stream=stream)
@@ -206,11 +199,12 @@ class AWS(Dialect):
                 "requestId": told.get("requestid"),
             }
             return self.read(Found(error, error), seen)
-        bare = evidences.read_text(seen)
-        name = name_in_headers(seen.headers)
-        if not name:
-            return bare
-        return msgspec.structs.replace(bare, code=name, words={normal(name): name})
+        return super().read_text(seen)
+
+    def code_in_headers(self, headers: Headers) -> str:
+        """The name of the exception."""
+        query = (headers.get("x-amzn-query-error") or "").partition(";")[0].strip()
+        return query or exception_name(headers.get("x-amzn-errortype") or "")
 
 
 EXCEPTIONS = {

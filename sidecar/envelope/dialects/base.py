@@ -17,10 +17,10 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule
-from sidecar.envelope.evidence import Evidence, read, read_text
+from sidecar.envelope.evidence import Evidence, read, read_text, with_header_code
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.locate import Found, find_error, is_problem
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 
 _MODEL_ROUTES = (
     "/chat/completions",
@@ -159,17 +159,23 @@ class Dialect:
 
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence in a located error."""
-        return read(
+        evidence = read(
             found,
             seen,
             code_places=self.code_places,
             word_places=self.word_places,
             stream=stream,
         )
+        return with_header_code(evidence, self.code_in_headers(seen.headers))
 
     def read_text(self, seen: Seen) -> Evidence:
         """The evidence in a body in which no error was located: a page, a text, nothing."""
-        return read_text(seen)
+        return with_header_code(read_text(seen), self.code_in_headers(seen.headers))
+
+    def code_in_headers(self, headers: Headers) -> str:
+        """The code that this provider puts into a header; empty where it does not."""
+        del headers
+        return ""
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""
