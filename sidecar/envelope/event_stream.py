@@ -20,8 +20,10 @@ from sidecar.envelope.events import Event
 
 _PRELUDE = Struct("!III")
 _CHECKSUM = Struct("!I")
-OVERHEAD = _PRELUDE.size + _CHECKSUM.size
-"""Bytes of a frame without headers and payload."""
+PRELUDE_SIZE = _PRELUDE.size
+"""Bytes that tell the length of a frame, with their checksum."""
+
+_OVERHEAD = PRELUDE_SIZE + _CHECKSUM.size
 
 # The limits of the format.
 MAX_HEADERS = 128 * 1024
@@ -46,7 +48,7 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
         spelt, text = name.encode(), value.encode()
         lines += bytes((len(spelt),)) + spelt + bytes((_STRING,))
         lines += len(text).to_bytes(2, "big") + text
-    sizes = Struct("!II").pack(OVERHEAD + len(lines) + len(payload), len(lines))
+    sizes = Struct("!II").pack(_OVERHEAD + len(lines) + len(payload), len(lines))
     start = sizes + _CHECKSUM.pack(crc32(sizes)) + lines + payload
     return start + _CHECKSUM.pack(crc32(start))
 
@@ -63,7 +65,7 @@ def length_of(prelude: bytes | bytearray) -> int | None:
     whole, headers, checksum = _PRELUDE.unpack_from(prelude)
     if crc32(prelude[:8]) != checksum or headers > MAX_HEADERS:
         return None
-    payload = whole - headers - OVERHEAD
+    payload = whole - headers - _OVERHEAD
     return int(whole) if 0 <= payload <= MAX_PAYLOAD else None
 
 
@@ -79,8 +81,8 @@ def read(whole: bytes) -> tuple[dict[str, str], bytes] | None:
     """
     if crc32(whole[:-4]) != _CHECKSUM.unpack_from(whole, len(whole) - 4)[0]:
         return None
-    end = _PRELUDE.size + _PRELUDE.unpack_from(whole)[1]
-    headers = _headers(whole[_PRELUDE.size : end])
+    end = PRELUDE_SIZE + _PRELUDE.unpack_from(whole)[1]
+    headers = _headers(whole[PRELUDE_SIZE:end])
     return None if headers is None else (headers, whole[end:-4])
 
 
@@ -163,17 +165,17 @@ class FrameParser:
     def _is_whole(self) -> bool:
         """Whether what is held is a frame: until then it is only collected."""
         held = self._tail
-        if len(held) < _PRELUDE.size:
+        if len(held) < PRELUDE_SIZE:
             return False
         # A prelude that nobody should believe is looked at as soon as it is there.
-        stated = length_of(held[: _PRELUDE.size])
+        stated = length_of(held[:PRELUDE_SIZE])
         return stated is None or stated > self._max_frame or len(held) >= stated
 
     def _frames(self, data: bytes, out: list[Event]) -> int:
         """Give out the whole frames in the data; return where the rest begins."""
         at = 0
-        while len(data) - at >= _PRELUDE.size:
-            length = length_of(data[at : at + _PRELUDE.size])
+        while len(data) - at >= PRELUDE_SIZE:
+            length = length_of(data[at : at + PRELUDE_SIZE])
             if length is None:
                 self.broken = True
                 break

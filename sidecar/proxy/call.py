@@ -349,6 +349,7 @@ class Call:
         own = [
             *self.marks(),
             *replies.error_headers(envelope, verdict, self._advice(envelope, sent=sent)),
+            *dialect.error_headers(envelope, self.path),
             ("cache-control", "no-store"),
             ("content-type", media_type),
             ("content-length", str(len(body))),

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
 from sidecar.envelope.model import Envelope
-from sidecar.envelope.stream import is_stream
 from sidecar.proxy.clocks import Clock
-from sidecar.proxy.events import EventTail, Scanner
+from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.judge import Judge, can_carry_error
@@ -54,7 +53,7 @@ class Relay:
         self._copies = True
         self._here = False
         self._scanner: Scanner | None = None
-        self._tail: EventTail | None = None
+        self._tail: EventTail | FrameTail | None = None
         self._content = False
 
     async def run(self) -> None:
@@ -72,7 +71,7 @@ class Relay:
         else:
             self._wait_for_content()
         failed = judge.status >= 400
-        if not failed and is_stream(judge.content_type, b""):
+        if not failed and judge.is_stream(b""):
             self._begin_stream()
             await self._pass(b"")
         elif judge.off or not (failed or can_carry_error(judge.content_type)):
@@ -121,6 +120,8 @@ class Relay:
             await self._failed_while_held(b"".join(parts), failure)
             return
         if self._scanner is not None:
+            if self._scanner.failed is not None:
+                judge.conclude(self._scanner.failed)
             await self._pass(b"".join(parts))
             return
         judge.ended_well = done
@@ -154,7 +155,7 @@ class Relay:
         if not chunk:
             return
         judge = self._judge
-        if not parts and judge.status < 400 and is_stream(judge.content_type, chunk):
+        if not parts and judge.status < 400 and judge.is_stream(chunk):
             self._begin_stream()
         parts.append(chunk)
         self._heard(chunk)
@@ -180,7 +181,7 @@ class Relay:
     def _begin_stream(self) -> None:
         self._scanner = self._judge.scanner()
         if self._scanner is not None and self._scanner.plain:
-            self._tail = EventTail()
+            self._tail = self._judge.tail()
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
@@ -288,4 +289,4 @@ class Relay:
             out.cut()
             return
         event = self._runtime.dialect.stream_error(envelope, self._call.path)
-        out.cut(tail.before_event() + event)
+        out.cut(tail.last(event))

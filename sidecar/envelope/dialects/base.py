@@ -128,6 +128,11 @@ class Dialect:
         """Whether a stream of this route is whole only with a word that says so."""
         return self.is_model_route(method, path)
 
+    def streams_json(self, method: str, path: str) -> bool:
+        """Whether an answer of this route in JSON is a stream: an array that grows."""
+        del method, path
+        return False
+
     def repeatable(self, method: str, path: str) -> bool:
         """Whether a POST of this route may be sent twice: asking a model changes nothing."""
         return self.is_model_route(method, path)

@@ -35,6 +35,9 @@ _ACTIONS = (
     "/invoke-with-response-stream",
     "/count-tokens",
 )
+# Where answers are streamed as frames, by the runtime and by the agents.
+_FRAMED = ("/model/", "/agents/", "/flows/", "/knowledgebases/", "/retrieveAndGenerateStream",
+           "/optimize-prompt")  # fmt: skip
 _MODEL = re.compile(r"/model/(.+)/(?:converse|invoke|count-tokens)[a-z-]*$")
 
 _MODEL_FAILED = words("ModelErrorException ModelStreamErrorException")
@@ -178,7 +181,7 @@ class Bedrock(AWS):
         skin = _skin(path)
         if skin is not None:
             return skin.stream_error(envelope, path)
-        if self.model_of(path) is None:
+        if not any(part in path for part in _FRAMED):
             return super().stream_error(envelope, path)
         body = self.error_body(envelope, 200, path)
         name = _exception(envelope) or "ValidationException"

@@ -202,6 +202,10 @@ class Gemini(Google):
             super().is_model_route(method, path)
         )  # fmt: skip
 
+    def streams_json(self, method: str, path: str) -> bool:
+        """A stream that nobody asked to have as events."""
+        return method == "POST" and route_of(path)[1] == "streamGenerateContent"
+
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """As everywhere; a refused prompt and a failed interaction have no `error`."""
         return (
