@@ -65,9 +65,10 @@ def find_error(
             return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
         if error is not True:
             return Found(_spoken(str(error), body), body)
-    return _find_flat(body, failed=failed, lone=lone) or (
-        _find_choice(body, failing) if answers else None
-    )
+    found = _find_flat(body, failed=failed, lone=lone)
+    if found is None and answers:
+        return _find_choice(body, failing) or _find_failed(body)
+    return found
 
 
 def stands_alone(body: dict[str, Any]) -> bool:
@@ -144,6 +145,13 @@ def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | No
     if code is None:
         return None
     return Found({"code": code, "message": f"the answer ended with the reason {reason}"}, body)
+
+
+def _find_failed(body: dict[str, Any]) -> Found | None:
+    """A response of OpenAI's that failed and does not say why."""
+    if body.get("object") != "response" or body.get("status") != "failed":
+        return None
+    return Found({"message": "the response has the status failed"}, body)
 
 
 def is_truthy_error(value: Any) -> bool:

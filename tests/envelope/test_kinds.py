@@ -16,10 +16,13 @@ from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.retry_after import from_headers, from_prose
 from tests.cases import NOW, classify_case
-from tests.envelope.test_cases import check, ids
+from tests.envelope.test_cases import assert_cut_anywhere, check, ids
 
-_FILE = Path(__file__).with_name("kinds.jsonl")
-CASES = [json.loads(line) for line in _FILE.read_text().splitlines()]
+_FILES = (
+    Path(__file__).with_name("kinds.jsonl"),
+    *sorted(Path(__file__).with_name("kinds").glob("*.jsonl")),
+)
+CASES = [json.loads(line) for file in _FILES for line in file.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
@@ -31,6 +34,11 @@ def test_kind(case):
 @pytest.mark.parametrize("case", [c for c in CASES if c.get("stream")], ids=ids)
 def test_stream_in_pieces(case, piece):
     check(case, classify_case(case, piece=piece))
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.get("stream")], ids=ids)
+def test_a_stream_that_is_cut_in_two_at_any_byte(case):
+    assert_cut_anywhere(case)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
@@ -93,14 +95,28 @@ _HOSTS = {
     "cognitiveservices.azure.com": "azure-openai",
     "dashscope.aliyuncs.com": "dashscope",
     "discord.com": "discord",
+    "cloudcode-pa.googleapis.com": "vertex",
     "generativelanguage.googleapis.com": "gemini",
     "graph.microsoft.com": "msgraph",
+    "huggingface.cloud": "huggingface",
     "huggingface.co": "huggingface",
     "ollama.com": "ollama",
     "openai.azure.com": "azure-openai",
     "openrouter.ai": "openrouter",
     "slack.com": "slack",
 }
+
+# Hosts that have a region in their name.
+_HOST_SHAPES = (
+    (re.compile(r"(?:[a-z0-9-]+-)?aiplatform\.googleapis\.com"), "vertex"),
+    (
+        re.compile(
+            r"(?:[a-z0-9-]+\.)?bedrock[a-z-]*\.[a-z0-9-]+\.(?:vpce\.)?(?:amazonaws\.com|api\.aws)"
+            r"(?:\.cn)?"
+        ),
+        "bedrock",
+    ),
+)
 
 
 def _register() -> dict[str, Dialect]:
@@ -132,9 +148,12 @@ def guess(host: str) -> Dialect:
         host: a host name in any case; an address or an unknown name is no error.
     """
     host = host.lower().rstrip(".")
-    while host:
-        name = _HOSTS.get(host)
-        if name is not None:
+    for shape, name in _HOST_SHAPES:
+        if shape.fullmatch(host):
             return get(name)
+    while host:
+        known = _HOSTS.get(host)
+        if known is not None:
+            return get(known)
         host = host.partition(".")[2]
     return get("auto")

@@ -7,12 +7,16 @@ from typing import ClassVar
 from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.bedrock import Bedrock
 from sidecar.envelope.dialects.compatible import Compatible
+from sidecar.envelope.dialects.gemini import Gemini, route_of
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.model import Envelope, Seen
 
 _ANTHROPIC = Anthropic()
+_BEDROCK = Bedrock()
 _COMPATIBLE = Compatible()
+_GEMINI = Gemini()
 _GENERIC = Generic()
 
 _COMPATIBLE_ROUTES = (
@@ -28,13 +32,20 @@ def by_route(path: str) -> Dialect | None:
         return _ANTHROPIC
     if route.endswith(_COMPATIBLE_ROUTES):
         return _COMPATIBLE
-    return None
+    # These name the model in the path, in a form that is nobody else's.
+    if _BEDROCK.model_of(path) is not None:
+        return _BEDROCK
+    return _GEMINI if route_of(path)[1] and _GEMINI.is_model_route("POST", path) else None
 
 
 def by_shape(seen: Seen) -> Dialect:
     """The dialect whose errors look like this body; decoded for errors only."""
     body = decode(seen.body) if seen.status >= 400 else None
+    if "x-amzn-errortype" in seen.headers:
+        return _BEDROCK
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        if isinstance(body["error"].get("details"), list) and "status" in body["error"]:
+            return _GEMINI
         if body.get("type") == "error" and isinstance(body["error"].get("type"), str):
             return _ANTHROPIC
         if body["error"].keys() >= {"message", "type"}:
@@ -51,6 +62,16 @@ class Auto(Generic):
     def for_answer(self, seen: Seen) -> Dialect:
         """By route, then by shape."""
         return by_route(seen.path) or by_shape(seen)
+
+    def model_of(self, path: str) -> str | None:
+        """As the dialect of the route names it."""
+        chosen = by_route(path)
+        return None if chosen is None else chosen.model_of(path)
+
+    def error_headers(self, envelope: Envelope, path: str) -> list[tuple[str, str]]:
+        """By which the clients of this route know the error."""
+        chosen = by_route(path)
+        return [] if chosen is None else chosen.error_headers(envelope, path)
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """In the form that the clients of this route read."""
