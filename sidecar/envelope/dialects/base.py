@@ -142,9 +142,7 @@ class Dialect:
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """Whether a 2xx body is worth decoding; one substring search in the common case."""
         if b'"error' in body and (
-            b'"errors"' in body
-            or b'"failed"' in body
-            or ERROR_IN_EARNEST.search(body) is not None
+            b'"errors"' in body or b'"failed"' in body or ERROR_IN_EARNEST.search(body) is not None
         ):
             return True
         return (

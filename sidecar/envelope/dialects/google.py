@@ -161,6 +161,14 @@ QUOTAS = (
         code="plan_window_exhausted",
     ),
     Rule(
+        name="throttled",
+        why="the older APIs say it with 403 and a permission that is denied",
+        codes=words("rateLimitExceeded userRateLimitExceeded sharingRateLimitExceeded"),
+        statuses=statuses(403, 429),
+        when=lambda evidence: not evidence.words.keys() & _CAPACITY,
+        class_=RATE_LIMIT,
+    ),
+    Rule(
         name="the quota is spent",
         why="a number of things, not a rate of requests",
         codes=words("RESOURCE_QUOTA_EXCEEDED"),
@@ -280,8 +288,13 @@ class Google(Dialect):
     """An API on Google's infrastructure."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*GOOGLE_RULES, *OAUTH, *COMMON)
-    code_places: ClassVar[tuple[str, ...]] = ("errorInfo.reason", "status", "code", "type")
-    word_places: ClassVar[tuple[str, ...]] = ("legacyReason",)
+    code_places: ClassVar[tuple[str, ...]] = (
+        "errorInfo.reason",
+        "legacyReason",
+        "status",
+        "code",
+        "type",
+    )
     hints_in_prose: ClassVar[bool] = True
     request_id_headers: ClassVar[tuple[str, ...]] = (
         *Dialect.request_id_headers,
