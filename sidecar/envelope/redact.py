@@ -94,7 +94,9 @@ _SHAPES = re.compile(
       | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,} | glpat-[A-Za-z0-9_-]{12,}
       | xox[a-z]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
       | AIza[A-Za-z0-9_-]{20,} | ya29\.[A-Za-z0-9_-]{10,}
+      | AQ\.[A-Za-z0-9_-]{20,}                             # Google's keys of the newer kind
       | (?:AKIA|ASIA)[A-Z0-9]{12,}
+      | (?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}=*      # Bedrock's
     )"""
 )
 _WEB_TOKEN = re.compile(
@@ -120,6 +122,7 @@ _SHAPE_STARTS = (
     "sk-", "pk-", "rk-", "sk_", "pk_", "rk_", "whsec_", "gsk", "xai", "pplx", "hf_", "hf-",
     "r8_", "r8-", "nvapi", "fw_", "fw-", "csk", "tgp", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
     "github_pat_", "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA",
+    "AQ.", "ABSK", "bedrock-api-key-",
 )  # fmt: skip
 _CAPABILITY_STARTS = ("bot", ":AA", "%3AAA", "%3aAA", "services/T", "webhooks/")
 

@@ -68,6 +68,18 @@ class Auto(Generic):
         chosen = by_route(path)
         return None if chosen is None else chosen.model_of(path)
 
+    def repeatable(self, method: str, path: str) -> bool:
+        """As the dialect of the route says."""
+        chosen = by_route(path)
+        return (
+            super().repeatable(method, path) if chosen is None else chosen.repeatable(method, path)
+        )
+
+    def streams_json(self, method: str, path: str) -> bool:
+        """As the dialect of the route says."""
+        chosen = by_route(path)
+        return chosen is not None and chosen.streams_json(method, path)
+
     def error_headers(self, envelope: Envelope, path: str) -> list[tuple[str, str]]:
         """By which the clients of this route know the error."""
         chosen = by_route(path)

@@ -19,6 +19,7 @@ from sidecar.envelope.dialects.rule import BUDGET_WORDS, FIVE, FOUR, TWO, Rule, 
 from sidecar.envelope.dialects.words import (
     AUTHENTICATION,
     PERMANENT,
+    RATE_LIMIT,
     TRANSIENT,
     VALIDATION,
 )
@@ -94,6 +95,14 @@ HUGGINGFACE_RULES = (
         why="a code of the hub: its owner wants to be asked",
         codes=words("GatedRepo"),
         class_=AUTHENTICATION,
+    ),
+    Rule(
+        name="refused for lack of capacity",
+        why="429 as an event: the server paces its callers",
+        codes=words("overloaded"),
+        statuses=TWO,
+        class_=RATE_LIMIT,
+        code="overloaded",
     ),
     Rule(
         name="the model failed",
