@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from sidecar.envelope import event_stream
-from sidecar.envelope.dialects.anthropic import Anthropic
+from sidecar.envelope.dialects.anthropic import ANTHROPIC_RULES, Anthropic
 from sidecar.envelope.dialects.aws import AWS, AWS_RULES, EXCEPTIONS
 from sidecar.envelope.dialects.openai import SIZE_STATUSES, OpenAI
 from sidecar.envelope.dialects.rule import BUDGET_WORDS, Rule, statuses, words
@@ -136,7 +136,9 @@ class Bedrock(AWS):
     """Amazon Bedrock."""
 
     name = "bedrock"
-    rules: ClassVar[tuple[Rule, ...]] = (*BEDROCK_RULES, *AWS_RULES, *COMMON)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *BEDROCK_RULES, *AWS_RULES, *ANTHROPIC_RULES, *COMMON,
+    )  # fmt: skip
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.TRANSIENT
 
     def model_of(self, path: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sidecar.envelope.dialects.anthropic import Anthropic
+from sidecar.envelope.dialects.anthropic import ANTHROPIC_RULES, Anthropic
 from sidecar.envelope.dialects.google import GOOGLE_RULES, Google
 from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.openai import SIZE_STATUSES, OpenAI
@@ -230,18 +230,18 @@ class Gemini(Google):
         skin = _skin(path)
         if skin is not None:
             return skin.error_body(envelope, status, path)
-        return msgspec.json.encode({"error": _error(envelope, status), "envelope": envelope})
+        error = _told(envelope) if "/interactions" in path else _error(envelope, status)
+        return msgspec.json.encode({"error": error, "envelope": envelope})
 
     def stream_error(self, envelope: Envelope, path: str) -> bytes:
         """A `data:` line with the error; an event of its own in the Interactions API."""
         skin = _skin(path)
         if skin is not None:
             return skin.stream_error(envelope, path)
-        error = _error(envelope, _status_of(envelope))
-        if _is_interaction(path):
-            told = {"code": envelope.code, "message": envelope.message}
-            event = {"event_type": "error", "error": told, "envelope": envelope}
+        if "/interactions" in path:
+            event = {"event_type": "error", "error": _told(envelope), "envelope": envelope}
             return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        error = _error(envelope, _status_of(envelope))
         return b"data: " + msgspec.json.encode({"error": error, "envelope": envelope}) + b"\n\n"
 
 
@@ -249,6 +249,9 @@ class Vertex(Gemini):
     """Vertex AI, whose publishers bring their own shapes, and Code Assist."""
 
     name = "vertex"
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *GEMINI_RULES, *GOOGLE_RULES, *ANTHROPIC_RULES, *OAUTH, *COMMON,
+    )  # fmt: skip
 
 
 def _is_interaction(path: str) -> bool:
@@ -266,6 +269,10 @@ def _status_of(envelope: Envelope) -> int:
     if envelope.code.endswith("_timeout"):
         return 504
     return 402 if envelope.code in BUDGET_WORDS else _STATUS_OF_CLASS[envelope.class_]
+
+
+def _told(envelope: Envelope) -> dict[str, Any]:
+    return {"code": envelope.code, "message": envelope.message}
 
 
 def _error(envelope: Envelope, status: int) -> dict[str, Any]:
