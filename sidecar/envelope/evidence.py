@@ -168,7 +168,7 @@ def _status_of(error: dict[str, Any], around: dict[str, Any], seen: Seen) -> int
     if seen.status >= 400 and not is_problem(seen):
         return _more_precise(seen.status, error, around)
     places = (
-        (error, ("status_code", "statusCode", "status", "code", "http_code")),
+        (error, ("status_code", "statusCode", "status", "code", "http_code", "http_status_code")),
         (around, ("status_code", "statusCode", "status")),
         (error, _STATED_IN_GRAPHQL),
     )
@@ -214,6 +214,23 @@ def read_text(seen: Seen) -> Evidence:
             message = ""
     return Evidence(
         status=seen.status, seen=seen, message=message.strip(), headers=seen.headers, html=html
+    )
+
+
+def with_header_code(evidence: Evidence, code: str) -> Evidence:
+    """Add the code that a header names; one in the body is the more specific one.
+
+    Args:
+        evidence: what the body says.
+        code: the header's; empty for none.
+    """
+    if not code:
+        return evidence
+    own = evidence.code
+    return msgspec.structs.replace(
+        evidence,
+        words={**evidence.words, normal(code): evidence.words.get(normal(code), code)},
+        code=code if own is None or is_prose(own) or status_like(own) is not None else own,
     )
 
 

@@ -55,9 +55,7 @@ def find_error(
         return None if isinstance(first, list) else find_error(first, failed=failed, answers=False)
     if not isinstance(body, dict):
         return Found({"message": body}, {}) if failed and isinstance(body, str) else None
-    lone = all(name.lower() in _ERROR_MEMBERS for name in body) and not (
-        has_data(body.get("data") or None) or body.get("result")
-    )
+    lone = stands_alone(body)
     error = body.get("error")
     if is_truthy_error(error) and (failed or answers or lone):
         if isinstance(error, dict):
@@ -66,8 +64,16 @@ def find_error(
             return Found(as_object(error[0]), body)
         if error is not True:
             return Found(_spoken(str(error), body), body)
-    return _find_flat(body, failed=failed, lone=lone) or (
-        _find_choice(body, failing) if answers else None
+    found = _find_flat(body, failed=failed, lone=lone)
+    if found is None and answers:
+        return _find_choice(body, failing) or _find_failed(body)
+    return found
+
+
+def stands_alone(body: dict[str, Any]) -> bool:
+    """Whether an `error` in this object is one: beside an `id` it is the state of a resource."""
+    return all(name.lower() in _ERROR_MEMBERS for name in body) and not (
+        has_data(body.get("data") or None) or body.get("result")
     )
 
 
@@ -182,6 +188,13 @@ def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | No
     if code is None:
         return None
     return Found({"code": code, "message": f"the answer ended with the reason {reason}"}, body)
+
+
+def _find_failed(body: dict[str, Any]) -> Found | None:
+    """A response of OpenAI's that failed and does not say why."""
+    if body.get("object") != "response" or body.get("status") != "failed":
+        return None
+    return Found({"message": "the response has the status failed"}, body)
 
 
 def is_truthy_error(value: Any) -> bool:

@@ -94,7 +94,9 @@ _SHAPES = re.compile(
       | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,} | glpat-[A-Za-z0-9_-]{12,}
       | xox[a-z]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
       | AIza[A-Za-z0-9_-]{20,} | ya29\.[A-Za-z0-9_-]{10,}
+      | AQ\.[A-Za-z0-9_-]{20,}                             # Google's keys of the newer kind
       | (?:AKIA|ASIA)[A-Z0-9]{12,}
+      | (?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}=*      # Bedrock's
     )"""
 )
 _WEB_TOKEN = re.compile(
@@ -122,6 +124,7 @@ _NAME_ENDS = (
 )  # fmt: skip
 _ASSIGNMENT = re.compile(r"\\?[\"']?\s{0,8}[:=]")
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
+_CAPITAL_STARTS = ("AIza", "AKIA", "ASIA", "AQ.", "ABSK")
 # How the words in front of the dash or underscore of a known key end.
 _SHAPE_ENDS = (
     "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
@@ -212,9 +215,9 @@ def _may_hold_shape(text: str) -> bool:
     for part in text.replace("-", "_").split("_"):
         if part.endswith(_SHAPE_ENDS):
             return True
-    if "A" in text and ("AIza" in text or "AKIA" in text or "ASIA" in text):
+    if "A" in text and any(start in text for start in _CAPITAL_STARTS):
         return True
-    return "xox" in text or "ya29." in text
+    return "xox" in text or "ya29." in text or "bedrock-api-key-" in text
 
 
 def _hide_pair(match: re.Match[str]) -> str:

@@ -106,7 +106,7 @@ def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
 
     Milliseconds come first: both headers name one instant, and the finer one is right.
     """
-    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+    for name in ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"):
         text = headers.get(name)
         if text is not None and _NUMBER.fullmatch(text.strip()):
             seconds = seconds_of(text, answered_at(headers, now), 0.001)

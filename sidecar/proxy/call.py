@@ -379,7 +379,7 @@ class Call:
                 self._advice(envelope, sent=sent),
                 dialect.should_retry_headers,
             ),
-            *dialect.error_headers(envelope),
+            *dialect.error_headers(envelope, self.path),
             ("cache-control", "no-store"),
             ("content-type", media_type),
             ("content-length", str(len(body))),

@@ -21,9 +21,9 @@ from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
 from sidecar.envelope.policy import is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import StreamReader
+from sidecar.envelope.stream import FRAMES_TYPE, StreamReader, is_stream
 from sidecar.proxy import headers, replies
-from sidecar.proxy.events import Scanner
+from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.outgoing import Framing, framing_of
@@ -148,6 +148,24 @@ class Judge:
             secrets=self._secrets,
         )
         return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
+
+    def is_stream(self, first_bytes: bytes) -> bool:
+        """Is the answer judged by its events: by its media type, its first bytes or its route?"""
+        if is_stream(self.content_type, first_bytes):
+            return True
+        return bool(first_bytes) and self._is_json_stream()
+
+    def _is_json_stream(self) -> bool:
+        if "json" not in (self.content_type or "").lower():
+            return False
+        return self._runtime.dialect.streams_json(self._call.incoming.method, self._call.path)
+
+    def tail(self) -> EventTail | FrameTail | None:
+        """What tells where an event of the stream ends; None where one of ours cannot follow."""
+        kind = (self.content_type or "").lower()
+        if kind.startswith(FRAMES_TYPE):
+            return FrameTail()
+        return None if self._is_json_stream() else EventTail()
 
     def _secrets(self) -> tuple[str, ...]:
         """What the upstream was sent and must not be quoted with."""
@@ -312,6 +330,7 @@ class Judge:
                 envelope, status, self._runtime.dialect, call.path, plain=False
             )
             body = instead() or spoken
+            own.extend(self._runtime.dialect.error_headers(envelope, call.path))
         if replaced:
             dropped = dropped | REPLACED_BODY
             own.append(("content-type", media_type))
