@@ -26,9 +26,11 @@ from sidecar.config.addresses import Listen
 from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
+from sidecar.dependencies.guard import Dependencies
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
+from sidecar.telemetry.failures import Failures
 from sidecar.telemetry.observer import ConfigReloaded, Fault, Observer
 from sidecar.telemetry.tally import Tally
 
@@ -93,10 +95,12 @@ class Daemon:
         self._options = options
         self.config = config
         self.tally = Tally()
+        self.failures = Failures()
         self.log = logs.LogListener()
-        self.observer = Observer(self.tally, self.log)
+        self.observer = Observer(self.tally, self.failures, self.log)
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
         self.plane = DataPlane(config, self.registry, self.observer)
+        self.dependencies = Dependencies(config.dependencies, self.registry, self.observer)
         self.admin = AdminPlane(self)
         self.probe = ProbePlane(self)
         self.started_at = clock.wall()
@@ -159,24 +163,22 @@ class Daemon:
 
     def _take(self, config: Config) -> ReloadResult:
         old = self.config
+        known = {**old.providers, **old.dependencies}
+        new = {**config.providers, **config.dependencies}
         self.plane.reconfigure(config)
+        self.dependencies.configure(config.dependencies, clock.monotonic())
         self.config = config
         self.config_error = None
         if config.log.level != old.log.level:
             logs.set_level(config.log.level)
-        changed = [
-            name
-            for name, provider in config.providers.items()
-            if name in old.providers and old.providers[name] != provider
-        ]
         if config.hash != old.hash:
             self.generation += 1
         return ReloadResult(
             generation=self.generation,
             hash=config.hash,
-            added=tuple(name for name in config.providers if name not in old.providers),
-            removed=tuple(name for name in old.providers if name not in config.providers),
-            changed=tuple(changed),
+            added=tuple(name for name in new if name not in known),
+            removed=tuple(name for name in known if name not in new),
+            changed=tuple(name for name, one in new.items() if known.get(name, one) != one),
             restart_needed=restart_needed(old, config),
             warnings=config.warnings,
         )
@@ -237,6 +239,7 @@ class Daemon:
             config=self.config.path,
             hash=self.config.hash,
             providers=sorted(self.config.providers),
+            dependencies=sorted(self.config.dependencies),
             addresses=self.addresses,
         )
         for warning in self.config.warnings:
@@ -285,6 +288,7 @@ class Daemon:
             if now - told >= STATUS_EVERY and self.manager.address is not None:
                 told = now
                 self.manager.status(self._status_line())
+            self.dependencies.tick(now)
             offset = clock.wall() - now
             if offset - before > SUSPENDED:
                 # The machine slept: sockets that look alive have lost their other side.

@@ -49,6 +49,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         wait: a documented wait in seconds.
         terminal: stronger than `X-Should-Retry`.
         settled: decided by the operator: nothing in the answer changes it.
+        bare: nothing was recognised; the status alone, or the mere fact of an error, decided.
     """
 
     class_: ErrorClass | None
@@ -61,6 +62,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None = None
     terminal: bool = False
     settled: bool = False
+    bare: bool = False
 
 
 def classified(

@@ -6,8 +6,6 @@ The body is read only as far as the model's name needs it; the rest streams thro
 from __future__ import annotations
 
 import hashlib
-import os
-import random
 
 from aiohttp import HttpVersion11, StreamReader
 from aiohttp.http_parser import RawRequestMessage
@@ -15,12 +13,14 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from sidecar import correlation
 from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
+from sidecar.envelope.policy import wants_envelope
 from sidecar.envelope.redact import SecretPaths
-from sidecar.proxy import headers, replies, target
+from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 
@@ -32,9 +32,6 @@ SIGV4_REMEDY = (
     "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead; boto3 sends one over https "
     "only, so give `listen` a certificate"
 )
-
-
-_ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell calls apart, they guard nothing
 
 
 class Incoming:
@@ -83,7 +80,7 @@ class Incoming:
         self.method = message.method
         self.raw = message.raw_headers
         self.named = headers.by_name(self.raw)
-        self.correlation_id = headers.correlation_id(self.named) or f"{_ids.getrandbits(128):032x}"
+        self.correlation_id = correlation.given(self.named) or correlation.made()
         self.http10 = message.version < HttpVersion11
         self.body = b""
         self.whole = payload.is_eof()
@@ -116,7 +113,7 @@ class Incoming:
 
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
-        return replies.wants_envelope(self.header(b"accept"))
+        return wants_envelope(self.header(b"accept"))
 
     def secrets(
         self, configured: headers.RawHeaders = (), secret_paths: SecretPaths = ()

@@ -20,7 +20,7 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
-from sidecar.envelope.policy import is_reclassified, should_retry, status_for
+from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
 from sidecar.envelope.stream import FRAMES_TYPE, StreamReader, is_stream
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
@@ -321,7 +321,7 @@ class Judge:
         dropped = headers.HINTS.union(name.encode() for name in names)
         framing = self.framing
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
-        media_type = replies.ENVELOPE_TYPE
+        media_type = ENVELOPE_TYPE
         if replaced:
             body = msgspec.json.encode(envelope)
         elif instead is not None and status >= 400:

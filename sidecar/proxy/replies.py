@@ -13,11 +13,7 @@ import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.model import Envelope, ErrorClass, Source, Verdict
-from sidecar.envelope.policy import header_envelope, retry_headers
-
-ENVELOPE_TYPE = "application/vnd.error-envelope+json"
-"""Asked for by `Accept`: the eight fields as the body of any error."""
-
+from sidecar.envelope.policy import ENVELOPE_TYPE, header_envelope, retry_headers
 
 SDK_WAIT_MAX = 60.0
 """Seconds, where no provider is at hand to say; the default of `sdk_wait_max`."""
@@ -138,11 +134,6 @@ def body_of(
     if plain:
         return ENVELOPE_TYPE, msgspec.json.encode(envelope)
     return "application/json", dialect.error_body(envelope, status, path)
-
-
-def wants_envelope(accept: str | None) -> bool:
-    """Does the caller ask for the envelope as the body of errors?"""
-    return accept is not None and ENVELOPE_TYPE in accept.lower()
 
 
 def error_headers(

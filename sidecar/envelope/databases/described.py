@@ -1,4 +1,4 @@
-"""Where database drivers keep what they know of a failure: attributes by names of classes."""
+"""Where a database driver keeps what it knows about a failure: attributes, by class names."""
 
 from __future__ import annotations
 
