@@ -1,4 +1,4 @@
-"""Where a database driver keeps what it knows about a failure: attributes by the names of classes."""
+"""Where a database driver keeps what it knows about a failure: attributes, by class names."""
 
 from __future__ import annotations
 
