@@ -16,13 +16,15 @@ from sidecar.envelope.compose import Decision
 from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.evidence import Evidence, read_text
-from sidecar.envelope.fields import is_prose, normal, status_like
+from sidecar.envelope.fields import as_word, is_prose, normal, status_like
+from sidecar.envelope.locate import Found
 from sidecar.envelope.meaning import Meaning
-from sidecar.envelope.model import Classified, Envelope, Headers, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdks.family import Facts, Family
 
 _MOST_BODY = 262144
+_NO_ANSWER = Decision(class_=ErrorClass.PERMANENT, code=None, rule="there was no answer", bare=True)
 
 
 class Answer:
@@ -40,13 +42,15 @@ class Answer:
 
     @classmethod
     def of(cls, facts: Facts, family: Family, dialect: Dialect, now: float) -> Answer:
-        """Read the facts of an exception as an answer."""
+        """Read the facts of an exception as an answer; if there was none, nothing is asked."""
         seen = Seen(
             status=facts.status or 200,
             headers=_headers(facts),
             body=_bytes(facts.body),
             now=now,
         )
+        if not facts.tell:
+            return cls(facts, family, dialect, _said(facts, seen), _NO_ANSWER)
         dialect = dialect.for_answer(seen)
         evidence = _completed(_evidence(seen, dialect), facts)
         return cls(facts, family, dialect, *http.decide(evidence, dialect))
@@ -135,13 +139,13 @@ class Answer:
             verdict=meaning.verdict,
             rule=f"{name}: {meaning.rule}" if meaning.rule else name,
             raw_code=self._evidence.code,
-            wait=meaning.wait,
             terminal=meaning.terminal or not meaning.retryable,
         )
         return self._settled(decision)
 
     def _settled(self, decision: Decision) -> Meaning:
-        self._decision = decision
+        # A documented constant is for callers who have nothing better; an SDK has a back-off.
+        self._decision = msgspec.structs.replace(decision, wait=None)
         self._classified = None
         envelope, found = self._envelope(), self._found()
         wait = envelope.retry_after
@@ -206,7 +210,26 @@ def _evidence(seen: Seen, dialect: Dialect) -> Evidence:
         body = decode_cut(seen.body)
     failed = msgspec.structs.replace(seen, status=max(seen.status, 400))
     found = None if body is None else dialect.locate(body, failed)
-    return read_text(seen) if found is None else dialect.read(found, seen)
+    if found is None:
+        return read_text(seen)
+    evidence = dialect.read(found, failed)
+    if failed.status == seen.status:
+        return evidence
+    return msgspec.structs.replace(evidence, seen=seen, status=_stated(found) or seen.status)
+
+
+def _stated(found: Found) -> int | None:
+    """The status that an error repeats inside an answer of another."""
+    for source in (found.error, found.around):
+        for name in ("status_code", "statusCode", "status", "code"):
+            status = status_like(as_word(source.get(name)) or "")
+            if status is not None and status >= 400:
+                return status
+    return None
+
+
+def _said(facts: Facts, seen: Seen) -> Evidence:
+    return Evidence(status=seen.status, seen=seen, message=facts.message, headers=seen.headers)
 
 
 def _completed(evidence: Evidence, facts: Facts) -> Evidence:

@@ -107,6 +107,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     sent: bool | None = None
 
+    @property
+    def tell(self) -> bool:
+        """Whether there is anything of an answer: a status, a code, a body."""
+        return self.status is not None or bool(self.code or self.codes) or self.body is not None
+
 
 def changed(facts: Facts, **changes: Any) -> Facts:
     """The same facts, some of them said better."""

@@ -122,7 +122,7 @@ API_CORE = Family(
     packages=("google.api_core", "google.cloud"),
     sdks=("google-api-core", "google-bigquery", "google-cloud", "google", "google-spanner"),
     dialect="google-apis",
-    codes=REASONS,
+    codes={**REASONS, "data_loss": STATUSES["data_loss"]},
     kinds=STATUSES,
     statuses={
         **statuses(
