@@ -225,6 +225,7 @@ def _of_answer(answer: Answer, meaning: Meaning, link: Raised) -> _Judged:
 
 def _by_transport(link: Raised, family: Family, facts: Facts) -> _Judged | None:
     """No answer: the most specific of what the link and its causes say."""
+    link = msgspec.structs.replace(link, message=facts.message)
     word = family.of_class(link, family.words)
     if word is None and transport.signal_of(link) is None:
         return None

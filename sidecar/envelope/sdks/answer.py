@@ -21,6 +21,7 @@ from sidecar.envelope.locate import Found
 from sidecar.envelope.meaning import Meaning
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 from sidecar.envelope.raised import Raised
+from sidecar.envelope.sdks.allowlist import ALLOWED
 from sidecar.envelope.sdks.family import Facts, Family
 
 _MOST_BODY = 262144
@@ -68,8 +69,9 @@ class Answer:
     def decide(self, link: Raised) -> Meaning | None:
         """What codes, class and status mean; None if there is at most a 2xx.
 
-        A code that the family's tables know is the most special; then what the dialect recognised;
-        then the kind that a code names, the class, the status.
+        A code that the family's tables know is the most special, terminal or not; then what the
+        dialect recognised, the kind that a code names, the class, an embedded status, a
+        code that is the same everywhere, a bare status.
         """
         by_code = self._by_code(self._family.codes)
         if by_code is not None:
@@ -85,9 +87,10 @@ class Answer:
             meaning = self._family.of_class(link, self._family.classes)
         if meaning is not None:
             return self._meant(meaning, self._family.name)
-        if status is not None and status >= 400:
-            return self.by_status()
-        return None
+        if status is None or status < 400:
+            return self._by_code(ALLOWED)
+        embedded = self.facts.body is not None or bool(self.facts.headers.pairs)
+        return self.by_status() if embedded else self._by_code(ALLOWED) or self.by_status()
 
     def by_status(self) -> Meaning:
         """What the status means, or an error inside a success that nobody knows."""

@@ -51,11 +51,10 @@ def _read(raised: Raised, facts: Facts) -> Facts:
     metadata = member(body, "ResponseMetadata")
     status = facts.status or _number(member(metadata, "HTTPStatusCode"))
     request_id = member(metadata, "RequestId") or facts.request_id or raised.attrs.get("request_id")
-    shown: Any = {"error": {"code": code, "message": told}} if error or code else facts.body
-    behind = _number(body.get("originalStatusCode"))
-    if behind is not None and behind >= 400:
-        # Bedrock passes on how the model itself failed.
-        status = behind
+    # Bedrock passes on how the model itself failed; its dialect reads that.
+    behind = {name: body[name] for name in ("originalStatusCode",) if name in body}
+    known = {"error": {"code": code, "message": told, **behind}}
+    shown: Any = known if error or code else facts.body
     wait = seconds(body.get("retryAfterSeconds") or body.get("RetryAfterSeconds"))
     return changed(
         facts,

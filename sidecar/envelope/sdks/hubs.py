@@ -136,8 +136,8 @@ COHERE = Family(
         f"{_COHERE}.service_unavailable_error.ServiceUnavailableError": 503,
         f"{_COHERE}.gateway_timeout_error.GatewayTimeoutError": 504,
     },
-    # An invalid token; and a conflict, which the SDK repeats.
-    by_status={498: REFUSED, 409: CONFLICT},
+    # The SDK repeats every conflict.
+    by_status={409: CONFLICT},
     says=(("must be instantiated be either passing in token", NO_CREDENTIALS),),
 )
 

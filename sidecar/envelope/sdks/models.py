@@ -162,7 +162,7 @@ GENERATED = tuple(
     Family(
         name=package,
         packages=(package,),
-        sdks=(package, dialect),
+        sdks=tuple({package, dialect}),
         dialect=dialect,
         statuses=generated(package),
         classes=classes(package, (_LOCK, CONFLICT, "ConflictError")),
