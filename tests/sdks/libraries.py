@@ -39,6 +39,7 @@ class Library:
         has_code: its provider gives codes; else the status is the code.
         conflict: it repeats a 409, which therefore is a passing one.
         unwrapped: it lets the exceptions of its HTTP client through, a cut body too.
+        id_header: where its provider puts its own id of the request.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Library:
     has_code: bool = True
     conflict: bool = False
     unwrapped: bool = False
+    id_header: str = "x-request-id"
 
 
 def _openai(url: str) -> Any:
@@ -227,9 +229,16 @@ LIBRARIES = {
         Library("mistralai", _mistral, _told, has_code=False, unwrapped=True, conflict=True),
         Library("cohere", _cohere, _told, has_code=False, unwrapped=True, conflict=True),
         Library("boto3-dynamodb", _dynamodb, _aws_error),
-        Library("stripe", _stripe, _stripe_error, conflict=True),
-        Library("slack_sdk", _slack, _slack_error, unwrapped=True),
-        Library("PyGithub", _github, _told, has_code=False, unwrapped=True),
+        Library("stripe", _stripe, _stripe_error, conflict=True, id_header="request-id"),
+        Library("slack_sdk", _slack, _slack_error, unwrapped=True, id_header="x-slack-req-id"),
+        Library(
+            "PyGithub",
+            _github,
+            _told,
+            has_code=False,
+            unwrapped=True,
+            id_header="x-github-request-id",
+        ),
         Library("httpx", _httpx, _told, has_code=False, unwrapped=True),
         Library("requests", _requests, _told, has_code=False, unwrapped=True),
         Library("aiohttp", _aiohttp, _told, has_code=False, unwrapped=True),

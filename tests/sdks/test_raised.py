@@ -108,7 +108,7 @@ WAITS = {429: "7", 503: "3"}
 @pytest.mark.parametrize("status", sorted(BY_STATUS))
 def test_a_status(server, name, status):
     library = LIBRARIES[name]
-    headers = {"x-request-id": "req-77"}
+    headers = {library.id_header: "req-77"}
     if status in WAITS:
         headers["retry-after"] = WAITS[status]
     body = library.body(status, "some_code", "it says so")
@@ -117,9 +117,7 @@ def test_a_status(server, name, status):
     class_, retryable, verdict = BY_STATUS[status]
     if status == 409 and library.conflict:
         class_, retryable = "transient", True
-    # A code that is no name of gRPC's is none to the SDK of Google.
-    has_code = library.has_code and name != "google-genai"
-    code = "some_code" if has_code else str(status)
+    code = "some_code" if library.has_code else str(status)
     assert told(found) == (class_, code, retryable, verdict)
     wait = float(WAITS[status]) if status in WAITS else None
     assert found.envelope.retry_after == wait

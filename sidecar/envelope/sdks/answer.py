@@ -6,7 +6,7 @@ they are judged as the answer itself would be, with what the SDK's own tables kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -46,7 +46,7 @@ class Answer:
         """Read the facts of an exception as an answer; if there was none, nothing is asked."""
         seen = Seen(
             status=facts.status or 200,
-            headers=_headers(facts),
+            headers=_headers(facts, dialect.should_retry_headers),
             body=_bytes(facts.body),
             now=now,
         )
@@ -177,19 +177,21 @@ class Answer:
         return self._classified
 
 
-def _headers(facts: Facts) -> Headers:
-    """The headers, with the wish about repeating where everybody reads it.
+def _headers(facts: Facts, wishes: Sequence[str]) -> Headers:
+    """The headers, without a wish to repeat.
 
-    The SDK has heard `true` itself and given up; it tells a passing conflict, and nothing else.
+    The SDK has heard that itself and given up; it still tells a passing conflict, and nothing else.
     """
-    wish = facts.headers.get("x-should-retry")
+    given = facts.headers
+    if facts.again is None and not any(name in given for name in wishes):
+        return given
+    pairs = [
+        (name, held)
+        for name, held in given
+        if name.lower() not in wishes or held.strip().lower() != "true" or facts.status == 409
+    ]
     if facts.again is not None:
-        wish = str(facts.again).lower()
-    if wish is None:
-        return facts.headers
-    pairs = [pair for pair in facts.headers if pair[0].lower() != "x-should-retry"]
-    if wish == "false" or facts.status == 409:
-        pairs.append(("x-should-retry", wish))
+        pairs.append((wishes[0], str(facts.again).lower()))
     return Headers(pairs)
 
 

@@ -1,8 +1,7 @@
 """SDKs of the tools that agents call: Stripe, Slack, GitHub, Twilio.
 
 Their codes are those of the answers and belong to the dialects of these providers. Here stands what
-the SDK adds: classes for what was refused on this side, a wish about repeating under a name of its
-own, a status that is hidden in a number.
+the SDK adds: classes for what was refused on this side, and a status that is hidden in a number.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from sidecar.envelope.sdks.family import (
 
 
 def _stripe(raised: Raised, facts: Facts) -> Facts:
-    wish = facts.headers.get("stripe-should-retry")
-    again = {"true": True, "false": False}.get((wish or "").strip().lower())
     body = facts.body
     if not isinstance(body, Mapping) or "error" not in body:
         # Of an answer that is no JSON this SDK keeps the headers where the body should be.
@@ -40,7 +37,6 @@ def _stripe(raised: Raised, facts: Facts) -> Facts:
     return changed(
         facts,
         body=body,
-        again=again,
         message=told if isinstance(told, str) and told else facts.message,
     )
 
