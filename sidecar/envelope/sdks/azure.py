@@ -25,6 +25,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     member,
@@ -252,9 +253,8 @@ COSMOS = Family(
         **dict(CORE.words),
     },
     by_status={
-        # Retry with: two writes met. Gone: the partition has moved (EF Core repeats both).
-        449: CONFLICT,
-        410: OUTAGE,
+        449: because(CONFLICT, "two writes met: retry with"),
+        410: because(OUTAGE, "the partition has moved; EF Core repeats it, too"),
     },
     read=_read,
 )

@@ -22,6 +22,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     decoded,
@@ -165,10 +166,8 @@ BOTOCORE = Family(
         tls_failure="SSLError",
     ),
     by_status={
-        # A model behind Bedrock failed, and nothing tells with which status.
-        424: OUTAGE,
-        # Bandwidth Limit Exceeded, on botocore's older list of limits.
-        509: THROTTLE,
+        424: because(OUTAGE, "a model behind Bedrock failed, and nothing tells with which status"),
+        509: because(THROTTLE, "bandwidth limit exceeded: on botocore's older list of limits"),
     },
     read=_read,
     members=_cancelled,

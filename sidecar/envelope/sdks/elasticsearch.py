@@ -21,6 +21,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     decoded,
     member,
@@ -164,9 +165,9 @@ ELASTICSEARCH = Family(
             "opensearchpy.exceptions",
         )
         for name, meaning in (
-            ("UnsupportedProductError", FINAL),
-            ("SerializationError", NO_ANSWER),
-            ("ImproperlyConfigured", INVALID),
+            ("UnsupportedProductError", because(FINAL, "the server is another product")),
+            ("SerializationError", because(NO_ANSWER, "what came back cannot be read")),
+            ("ImproperlyConfigured", because(INVALID, "refused before sending")),
         )
     },
     words={

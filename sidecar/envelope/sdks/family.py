@@ -44,6 +44,11 @@ def worded(meaning: Meaning, code: str) -> Meaning:
     return msgspec.structs.replace(meaning, code=code)
 
 
+def because(meaning: Meaning, why: str) -> Meaning:
+    """The same meaning with its reason, which `rule` reports."""
+    return msgspec.structs.replace(meaning, rule=why)
+
+
 SPENT = worded(FINAL, "quota_exhausted")
 NO_CREDENTIALS = worded(REFUSED, "missing_credentials")
 NO_ANSWER = worded(OUTAGE, "invalid_upstream_response")

@@ -18,6 +18,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     seconds,
@@ -107,7 +108,12 @@ MISTRAL = Family(
     classes={
         f"{module}.{name}": meaning
         for module in (f"{_SPEAKEASY}.responsevalidationerror", "mistralai.models")
-        for name, meaning in (("ResponseValidationError", NO_ANSWER),)
+        for name, meaning in (
+            (
+                "ResponseValidationError",
+                because(NO_ANSWER, "the answer does not have the form it should"),
+            ),
+        )
     },
     statuses={
         f"{_SPEAKEASY}.httpvalidationerror.HTTPValidationError": 422,
@@ -136,8 +142,7 @@ COHERE = Family(
         f"{_COHERE}.service_unavailable_error.ServiceUnavailableError": 503,
         f"{_COHERE}.gateway_timeout_error.GatewayTimeoutError": 504,
     },
-    # The SDK repeats every conflict.
-    by_status={409: CONFLICT},
+    by_status={409: because(CONFLICT, "the SDK repeats every conflict")},
     says=(("must be instantiated be either passing in token", NO_CREDENTIALS),),
 )
 

@@ -20,6 +20,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     statuses,
@@ -64,7 +65,10 @@ STRIPE = Family(
     },
     classes={
         **{
-            f"{module}.SignatureVerificationError": worded(INVALID, "signature_verification_failed")
+            f"{module}.SignatureVerificationError": worded(
+                because(INVALID, "a webhook was checked on this side; no call was made"),
+                "signature_verification_failed",
+            )
             for module in ("stripe._error", "stripe.error", "stripe")
         },
     },
@@ -72,8 +76,7 @@ STRIPE = Family(
         f"{module}.APIConnectionError": "connection_error"
         for module in ("stripe._error", "stripe.error", "stripe")
     },
-    # The SDK repeats every conflict: of keys, and of locks.
-    by_status={409: CONFLICT},
+    by_status={409: because(CONFLICT, "the SDK repeats every conflict: of keys, and of locks")},
     says=(("no api key provided", NO_CREDENTIALS),),
     read=_stripe,
 )
