@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sidecar.envelope import table, transport
-from sidecar.envelope.dialects import Dialect, get, guess
+from sidecar.envelope.dialects import NAMES, Dialect, get, guess
 from sidecar.envelope.meaning import Meaning, classified
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Source, Verdict
 from sidecar.envelope.raised import Raised
@@ -158,12 +158,21 @@ def _gravest(members: Iterable[Raised], asked: _Asked, *, sternest: bool = False
 
 
 def _dialect(link: Raised, family: Family, asked: _Asked) -> Dialect:
-    """The provider's; of a plain client the one that a report or the host names."""
-    named = family_of(Raised(type=""), asked.sdk) if family.plain else family
-    if named is not None and not named.plain:
-        return named.dialect if isinstance(named.dialect, Dialect) else get(named.dialect)
+    """The provider's; of a client that is used for many, the one that host or report name."""
+    if not (family.plain or family.shared):
+        return _spoken(family)
     host = link.attrs.get("host")
-    return guess(host) if isinstance(host, str) else get(asked.sdk or "auto")
+    told = guess(host) if isinstance(host, str) else get("auto")
+    if told.name != "auto":
+        return told
+    if asked.sdk in NAMES:
+        return get(asked.sdk)
+    named = family_of(Raised(type=""), asked.sdk)
+    return _spoken(family if named is None or named.plain else named)
+
+
+def _spoken(family: Family) -> Dialect:
+    return family.dialect if isinstance(family.dialect, Dialect) else get(family.dialect)
 
 
 # --- the steps ------------------------------------------------------------------------------
@@ -233,7 +242,7 @@ def _by_transport(link: Raised, family: Family, facts: Facts) -> _Judged | None:
     if signal is None:
         return None
     meaning = signal.meaning
-    if meaning.code == "stream_truncated" and not family.plain and not signal.link.phase:
+    if meaning.code == "stream_truncated" and not family.plain:
         # The SDK was reading for its caller: to whom it is a lost connection.
         meaning = msgspec.structs.replace(
             transport.MEANINGS["connection_reset"],

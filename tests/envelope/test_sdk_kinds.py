@@ -327,6 +327,27 @@ def test_the_wish_not_to_repeat_is_heard_and_the_wish_to_repeat_is_not():
     assert told(error)[:3] == (T, "409", True)
 
 
+def test_a_client_that_is_used_for_many_speaks_for_the_one_it_asked():
+    error = {
+        "type": "openai.APIStatusError",
+        "status": 402,
+        "body": {
+            "message": "Insufficient Balance",
+            "type": "unknown_error",
+            "code": "invalid_request_error",
+        },
+    }
+    assert told(error)[:2] == (P, "quota_exhausted")
+    assert told(error, "deepseek")[:2] == (P, "credits_exhausted")
+    assert told({**error, "attrs": {"host": "api.deepseek.com"}})[:2] == (P, "credits_exhausted")
+    assert told({**error, "attrs": {"host": "127.0.0.1"}}, "openai")[:2] == (P, "quota_exhausted")
+    abuse = {"status": 403, "body": {"message": "You have triggered an abuse detection mechanism."}}
+    for more in ({"type": "httpx.HTTPStatusError"}, {"type": "requests.exceptions.HTTPError"}, {}):
+        assert told({**abuse, **more}, "github")[0] == R
+        assert told({**abuse, **more, "attrs": {"host": "api.github.com"}})[0] == R
+        assert told({**abuse, **more})[0] == A
+
+
 def test_families_do_not_claim_each_others_names():
     seen = {}
     for family in FAMILIES:

@@ -41,7 +41,7 @@ def fields(error: BaseException, names: tuple[str, ...]) -> Fields:
     reader = None if family is None else _READERS.get(family.name)
     if reader is not None:
         told |= reader(error)
-    if family is None or family.plain:
+    if family is None or family.plain or family.shared:
         host = _host(error)
         if host is not None:
             told["attrs"] = {**told.get("attrs", {}), "host": host}

@@ -149,6 +149,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         by_status: statuses that this service uses in a way of its own.
         invents: it gives a status to failures that had none; without an answer the causes count.
         plain: a client of anything: the provider is told by host and shape.
+        shared: made for one provider, and used for others that speak alike: the host tells.
         read: where it keeps what it knows.
         members: the failures inside one failure, as of a bulk call; the gravest counts.
         sternest: of several members one that no repetition mends counts before any other.
@@ -167,6 +168,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     by_status: Mapping[int, Meaning] = {}
     invents: bool = False
     plain: bool = False
+    shared: bool = False
     read: Callable[[Raised, Facts], Facts] = _same
     members: Callable[[Raised], tuple[Raised, ...]] = _nobody
     sternest: bool = False
