@@ -1,7 +1,7 @@
-"""The status page: one table a provider, drawn on the server, readable without scripts and colour.
+"""The status page: a table a provider, one for dependencies, readable without scripts and colour.
 
-It shows what /status says and nothing more, so it takes that document; everything in it that came
-from outside is escaped.
+It is drawn on the server. It shows what /status says and nothing more, so it takes that document;
+everything in it that came from outside is escaped.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ def render(document: dict[str, Any]) -> str:
         for name, reason in config["disabled"].items()
     ]
     parts += [_provider(name, entry) for name, entry in document["providers"].items()]
+    if document["dependencies"]:
+        parts.append(_dependencies(document["dependencies"]))
     parts.append("</body></html>\n")
     return "\n".join(parts)
 
@@ -66,17 +68,33 @@ def _counts(totals: dict[str, int]) -> str:
 
 
 def _provider(name: str, entry: dict[str, Any]) -> str:
-    errors = ", ".join(f"{class_} {n}" for class_, n in entry["errors"]["by_class"].items() if n)
     reclassified = entry["reclassified"]["total"]
-    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
-    rows = "\n".join(_row(key, breaker) for key, breaker in entry["breakers"].items())
     return (
         f"<h2>{_text(name)} <b>{_text(entry['verdict'])}</b></h2>\n"
         f"<p>{_text(entry['upstream'])} · {_text(entry['dialect'])} · {_text(entry['mode'])} · "
-        f"{entry['in_flight']} in flight · errors: {_text(errors or 'none')} · "
-        f"reclassified: {reclassified}</p>\n"
-        f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"
+        f"{entry['in_flight']} in flight · errors: {_errors(entry)} · "
+        f"reclassified: {reclassified}</p>\n{_table(entry['breakers'])}"
     )
+
+
+def _dependencies(entries: dict[str, Any]) -> str:
+    told = "".join(
+        f"<p>{_text(name)} · {_text(entry['system'] or entry['source'])} · "
+        f"{entry['in_flight']} in flight · errors: {_errors(entry)}</p>\n"
+        for name, entry in entries.items()
+    )
+    return f"<h2>dependencies</h2>\n{told}{_table(entries)}"
+
+
+def _errors(entry: dict[str, Any]) -> str:
+    counts = entry["errors"]["by_class"].items()
+    return _text(", ".join(f"{class_} {n}" for class_, n in counts if n) or "none")
+
+
+def _table(breakers: dict[str, Any]) -> str:
+    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
+    rows = "\n".join(_row(key, breaker) for key, breaker in breakers.items())
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"
 
 
 def _row(key: str, breaker: dict[str, Any]) -> str:

@@ -19,13 +19,26 @@ from aiohttp import web
 
 from sidecar import clock
 from sidecar.admin import page
+from sidecar.admin.agents import AgentCalls, AgentView
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
-from sidecar.admin.guard import bearer_matches
 from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
-from sidecar.admin.requests import check_caller, check_method, read_body, target_path
-from sidecar.admin.status import SnapshotSource, StatusSource, Times, breaker_entry, status
+from sidecar.admin.requests import (
+    check_caller,
+    check_method,
+    check_mutating,
+    check_token,
+    read_body,
+    target_path,
+)
+from sidecar.admin.status import (
+    SnapshotSource,
+    Times,
+    breaker_entry,
+    dependency_entry,
+    status,
+)
 from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
@@ -42,9 +55,9 @@ class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         generation: of the configuration that is in force now.
         hash: of the configuration that is in force now.
-        added: providers that are new.
-        removed: providers that are gone.
-        changed: providers whose settings changed.
+        added: providers and dependencies that are new.
+        removed: those that are gone.
+        changed: those whose settings changed.
         restart_needed: keys that changed but count only after a restart.
         warnings: what the loader warned of.
         problems: why the new configuration was refused; empty if it is in force.
@@ -69,7 +82,7 @@ class BreakerControl(SnapshotSource, Protocol):
         """Act on one breaker; see `Registry.control` for what it raises."""
 
 
-class DaemonView(StatusSource, Protocol):
+class DaemonView(AgentView, Protocol):
     """What the admin plane sees of the daemon."""
 
     @property
@@ -127,6 +140,7 @@ class AdminPlane:
     def __init__(self, daemon: DaemonView) -> None:
         self._daemon = daemon
         self._listeners = Listeners(self._handle)
+        self._agents = AgentCalls(daemon)
         self.events = EventHub()
         self._reads: dict[str, Route] = {
             "/": self._page,
@@ -166,45 +180,30 @@ class AdminPlane:
         if path in _PROBES:
             return _probe(self._daemon, request, path)
         if door.exposed:
-            self._check_token(request)
+            check_token(request, self._daemon.config.admin.token)
         if path in self._reads:
             check_method(request, "GET", "HEAD")
             return await self._reads[path](request)
         if path == "/reload":
-            await self._check_mutation(request)
+            self._check_mutation(request)
             return await self._reload()
         if path.startswith("/breakers/"):
             return await self._control(request, path)
+        if path.startswith("/v1/"):
+            return await self._agents.answer(request, path)
         raise AdminError(
             404,
             "not_found",
             "no such call: GET /, /healthz, /readyz, /status, /events, /config; "
-            "POST /reload, /breakers/{key}/{verb}",
+            "POST /reload, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
-    def _check_token(self, request: web.BaseRequest) -> None:
-        token = self._daemon.config.admin.token
-        if not bearer_matches(request.headers.get("Authorization"), token):
-            raise AdminError(
-                401,
-                "token_required",
-                "send the token of admin.token_file as `Authorization: Bearer …`",
-                headers={"WWW-Authenticate": 'Bearer realm="breaker-sidecar"'},
-            )
-
-    async def _check_mutation(self, request: web.BaseRequest) -> None:
+    def _check_mutation(self, request: web.BaseRequest) -> None:
         check_method(request, "POST")
         admin = self._daemon.config.admin
         if not admin.mutations:
             raise AdminError(403, "mutations_off", "admin.mutations is false: nothing changes here")
-        if request.headers.get("x-sidecar-admin", "").strip() != "1":
-            raise AdminError(
-                403,
-                "admin_header_required",
-                "calls that change something need the header `x-sidecar-admin: 1`",
-            )
-        if admin.token is not None:
-            self._check_token(request)
+        check_mutating(request, admin.token)
 
     async def _status(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
@@ -247,7 +246,7 @@ class AdminPlane:
             raise AdminError(
                 404, "unknown_verb", f"no such verb; there are {', '.join(sorted(_VERBS))}"
             )
-        await self._check_mutation(request)
+        self._check_mutation(request)
         orders = read_orders(await read_body(request))
         now = clock.monotonic()
         try:
@@ -266,13 +265,16 @@ class AdminPlane:
                 at=wall, key=snapshot.key, verb=word, duration=orders.seconds, reason=orders.reason
             )
         )
-        return json_answer(breaker_entry(snapshot, Times(now, wall)))
+        times = Times(now, wall)
+        if snapshot.key in self._daemon.config.dependencies:
+            return json_answer(dependency_entry(self._daemon, snapshot, times))
+        return json_answer(breaker_entry(snapshot, times))
 
     def _unknown_key(self, why: str, now: float) -> NoReturn:
         daemon = self._daemon
         known = [
             snapshot.key
-            for name in daemon.config.providers
+            for name in (*daemon.config.providers, *daemon.config.dependencies)
             for snapshot in daemon.registry.snapshots(name, now)
         ]
         more = f" and {len(known) - _KNOWN_KEYS} more" if len(known) > _KNOWN_KEYS else ""

@@ -33,6 +33,13 @@ class SnapshotSource(Protocol):
         """How a provider is, for people."""
 
 
+class PermitSource(Protocol):
+    """The part of the dependencies that is read here."""
+
+    def in_flight(self, name: str) -> int:
+        """Permits that wait for their reports."""
+
+
 class StatusSource(Protocol):
     """What the document is made of."""
 
@@ -43,6 +50,10 @@ class StatusSource(Protocol):
     @property
     def registry(self) -> SnapshotSource:
         """The breakers."""
+
+    @property
+    def dependencies(self) -> PermitSource:
+        """What the agent calls by itself."""
 
     @property
     def tally(self) -> Tally:
@@ -109,7 +120,10 @@ def status(source: StatusSource, now: float, wall: float) -> dict[str, Any]:
         },
         "network": "up",
         "providers": {name: provider_entry(source, name, times) for name in config.providers},
-        "dependencies": {},
+        "dependencies": {
+            name: dependency_entry(source, source.registry.snapshots(name, now)[0], times)
+            for name in config.dependencies
+        },
         "totals": msgspec.to_builtins(source.tally.totals),
     }
 
@@ -118,7 +132,7 @@ def provider_entry(source: StatusSource, name: str, times: Times) -> dict[str, A
     """One provider's part of the document."""
     provider = source.config.providers[name]
     snapshots = source.registry.snapshots(name, times.now)
-    tally = source.tally.provider(name)
+    tally = source.tally.named(name)
     return {
         "verdict": source.registry.provider_verdict(name, times.now).value,
         "upstream": shown_upstream(provider.upstream),
@@ -130,6 +144,19 @@ def provider_entry(source: StatusSource, name: str, times: Times) -> dict[str, A
         "quota": [],
         "errors": tally.errors(),
         "reclassified": tally.reclassifications(),
+    }
+
+
+def dependency_entry(source: StatusSource, snapshot: Snapshot, times: Times) -> dict[str, Any]:
+    """One dependency's part: its breaker's, and what only a dependency has."""
+    name = snapshot.key
+    dependency = source.config.dependencies[name]
+    return {
+        **breaker_entry(snapshot, times),
+        "source": dependency.source,
+        "system": dependency.system,
+        "in_flight": source.dependencies.in_flight(name),
+        "errors": source.tally.named(name).errors(),
     }
 
 

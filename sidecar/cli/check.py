@@ -31,7 +31,15 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.show:
         print(msgspec.yaml.encode(config.redacted()).decode(), end="")
         return Exit.FINE
-    count, disabled = len(config.providers), len(config.disabled)
-    left_out = f", {disabled} disabled" if disabled else ""
-    print(f"{config.path}: fine, {count} provider{'' if count == 1 else 's'}{left_out}")
+    disabled, dependencies = len(config.disabled), len(config.dependencies)
+    parts = [_count(len(config.providers), "provider", "providers")]
+    if disabled:
+        parts.append(f"{disabled} disabled")
+    if dependencies:
+        parts.append(_count(dependencies, "dependency", "dependencies"))
+    print(f"{config.path}: fine, {', '.join(parts)}")
     return Exit.FINE
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

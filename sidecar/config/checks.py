@@ -12,8 +12,9 @@ from typing import Final
 from sidecar.config import addresses, files
 from sidecar.config.addresses import AddressError, Listen
 from sidecar.config.reader import Reader
-from sidecar.config.resolved import Provider
+from sidecar.config.resolved import Dependency, Provider
 from sidecar.config.schema import SetHeader
+from sidecar.config.suggest import nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -40,25 +41,23 @@ Plane = tuple[str, tuple[Listen, ...]]
 
 
 class Reporter:
-    """Where a provider's value stands, and whether it is worth a second look."""
+    """Where a value stands, of a provider or a dependency, and whether it needs a second look."""
 
-    def __init__(self, reader: Reader, name: str) -> None:
+    def __init__(self, reader: Reader, name: str, section: str = "providers") -> None:
         self.reader = reader
-        self.name = name
+        self.own = f"{section}.{name}"
 
     def place(self, *keys: str) -> str:
-        """The path of the value that decides: the provider's own, else that of `defaults`."""
-        for owner in (f"providers.{self.name}", "defaults"):
+        """The path of the value that decides: its own, else that of `defaults`."""
+        for owner in (self.own, "defaults"):
             for key in keys:
                 if f"{owner}.{key}" in self.reader.lines:
                     return f"{owner}.{key}"
-        return f"providers.{self.name}"
+        return self.own
 
     def sound(self, *keys: str) -> bool:
         """True if none of these keys has a problem yet."""
-        starts = tuple(
-            f"{owner}.{key}" for owner in (f"providers.{self.name}", "defaults") for key in keys
-        )
+        starts = tuple(f"{owner}.{key}" for owner in (self.own, "defaults") for key in keys)
         return not any(problem.path.startswith(starts) for problem in self.reader.problems)
 
     def problem(self, path: str, message: str, hint: str = "") -> None:
@@ -73,11 +72,11 @@ class Reporter:
         self.reader.warn(self.reader.lines.get(path), path, message, hint)
 
 
-def check_name(reader: Reader, name: str) -> bool:
-    """True if a provider may be called this."""
+def check_name(reader: Reader, name: str, section: str = "providers") -> bool:
+    """True if a provider, or what else the section holds, may be called this."""
     if _NAME.fullmatch(name):
         return True
-    path = f"providers.{name}"
+    path = f"{section}.{name}"
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63]
     hint = f'such as "{plain}"' if plain else ""
     line = reader.lines.get(path)
@@ -94,7 +93,33 @@ def check_provider(reader: Reader, provider: Provider) -> None:
     _check_env(report, provider)
 
 
-def _check_breaker(report: Reporter, provider: Provider) -> None:
+def check_dependency(reader: Reader, dependency: Dependency) -> None:
+    """Everything about one dependency that takes more than one key."""
+    report = Reporter(reader, dependency.name, "dependencies")
+    _check_breaker(report, dependency)
+    if not report.sound("source"):
+        return
+    _check_vendor(report, dependency)
+    others = {"database": ("sdk",), "sdk": ("vendor", "driver")}
+    for key in others[dependency.source]:
+        if getattr(dependency, key) is not None:
+            message = f"has no effect: the source is {dependency.source}"
+            report.problem(report.place(key), message)
+
+
+def _check_vendor(report: Reporter, dependency: Dependency) -> None:
+    from sidecar.envelope.databases import READERS  # noqa: PLC0415 - only who names one needs it
+    from sidecar.envelope.databases.vendors import vendor_named  # noqa: PLC0415
+
+    if dependency.vendor is None or vendor_named(dependency.vendor) is not None:
+        return
+    near = nearest(dependency.vendor, READERS)
+    hint = f'did you mean "{near}"?' if near else f"known are {', '.join(sorted(READERS))}"
+    message = "no such database is known: its errors are told by the driver's classes alone"
+    report.warn(report.place("vendor"), message, hint)
+
+
+def _check_breaker(report: Reporter, provider: Provider | Dependency) -> None:
     breaker = provider.breaker
     both = ("breaker.consecutive_failures", "breaker.failure_ratio")
     off = breaker.consecutive_failures == 0 and breaker.failure_ratio == 0

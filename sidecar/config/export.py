@@ -51,7 +51,8 @@ def json_schema() -> dict[str, Any]:
                 shown["default"] = write(field.default, field.type)
             part["properties"][name] = shown
     names: dict[str, Any] = {"pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 63}
-    parts["Root"]["properties"]["providers"]["propertyNames"] = names
+    for section in ("providers", "dependencies"):
+        _mapping(parts["Root"]["properties"][section])["propertyNames"] = names
     used = {cls.__name__ for cls in _structs()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -59,6 +60,12 @@ def json_schema() -> dict[str, Any]:
         **{key: value for key, value in parts["Root"].items() if key != "title"},
         "$defs": {name: parts[name] for name in sorted(used - {"Root"})},
     }
+
+
+def _mapping(shown: dict[str, Any]) -> dict[str, Any]:
+    """The part of a property that describes its mapping, where null is allowed beside it."""
+    options: list[dict[str, Any]] = shown.get("anyOf", [shown])
+    return next(option for option in options if option.get("type") == "object")
 
 
 def _structs() -> Iterator[type[msgspec.Struct]]:
@@ -202,6 +209,21 @@ them, so that `1302` and `"1302"` are one code; `contains` looks for a part of t
 holds for nothing, `null`, `""`, `[]` and `{}`, `missing` only where the path leads nowhere.
 """
 
+_DEPENDENCIES_NOTES: Final = """\
+What the agent calls by itself, a database or a service with an SDK of its own, has a breaker too:
+the agent asks for a permit (`POST /v1/dependencies/NAME/permit`), calls, and reports how it went
+(`POST /v1/dependencies/NAME/report`).
+
+```yaml
+dependencies:
+  orders-db: {source: database, vendor: postgresql}
+  payments: {source: sdk, sdk: stripe, breaker: {consecutive_failures: 3}}
+```
+
+`breaker` has the keys of a provider's but for two that are about HTTP: `repeat_window` and
+`fail_fast`.
+"""
+
 _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("The file", schema.Root, ""),
     ("`listen` in its long form", schema.ListenSection, _LISTEN_NOTES),
@@ -219,6 +241,7 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`providers.NAME`", schema.ProviderSection, ""),
     ("`tls` of a provider", schema.ClientTls, ""),
     ("`set_headers.NAME`", schema.SetHeader, ""),
+    ("`dependencies.NAME`", schema.DependencySection, _DEPENDENCIES_NOTES),
 )
 
 
@@ -289,6 +312,8 @@ _NAMED: Final = {
     "dialect": "a name",
     "env": "paths by variable",
     "file": "a path",
+    "name": "a name",
+    "vendor": "a name",
     "secret": "text",
     "rules": "a list of rules",
     "when": "conditions",

@@ -24,6 +24,7 @@ from sidecar.config.suggest import nearest, unwrap
 REDACTED: Final = "[redacted]"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?")
 _RESERVED = re.compile(
     r"BREAKER_SIDECAR_.*|(?:HTTPS?|ALL|NO)_PROXY|PATH|HOME|LD_.*|PYTHON.*", re.IGNORECASE
@@ -180,6 +181,14 @@ def _secret(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     return reader.text(node, path)
 
 
+def _name(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
+    text = reader.text(node, path, what="a name")
+    if text is NOTHING or _PLAIN_NAME.fullmatch(text):
+        return text
+    hint = "letters, digits and . _ + -, up to 64 of them"
+    return reader.problem(node.line, path, "not a name", hint)
+
+
 def _rules(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     return read_rules(reader, node, path)
 
@@ -199,6 +208,8 @@ READERS: Final[dict[str, KindReader]] = {
     "hosts": _hosts,
     "dialect": _dialect,
     "env": _env,
+    "name": _name,
+    "vendor": _name,
     "secret": _secret,
     "file": _file,
     "rules": _rules,

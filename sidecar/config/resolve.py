@@ -16,7 +16,7 @@ from sidecar.config.addresses import AddressError, Listen, parse_upstream
 from sidecar.config.overrides import Overrides, apply_environment, apply_flags
 from sidecar.config.problems import ConfigError, Problem
 from sidecar.config.reader import NOTHING, Reader, Values
-from sidecar.config.resolved import Admin, Config, Provider
+from sidecar.config.resolved import Admin, Config, Dependency, Provider
 from sidecar.config.schema import Root, SetHeader
 from sidecar.config.suggest import struct_class, struct_fields, unwrap
 
@@ -39,6 +39,7 @@ class Resolver:
         apply_environment(self.reader, self.values)
         apply_flags(self.reader, self.values, self.overrides)
         providers = self._providers()
+        dependencies = self._dependencies()
         self._report_unset()
         admin = self._admin()
         probe = self.values.get("probe", {}).get("listen") or ()
@@ -58,6 +59,7 @@ class Resolver:
             log=self._section("log"),
             drain=self._section("drain"),
             providers=MappingProxyType(providers),
+            dependencies=MappingProxyType(dependencies),
             disabled=MappingProxyType(self.disabled),
             warnings=tuple(str(warning) for warning in self.reader.warnings),
         )
@@ -131,6 +133,48 @@ class Resolver:
         provider: Provider = build(inspect.type_info(Provider), values)
         checks.check_provider(self.reader, provider)
         return provider
+
+    def _dependencies(self) -> dict[str, Dependency]:
+        given: Values = self.values.get("dependencies", {})
+        dependencies = {}
+        for name, own in given.items():
+            dependency = self._dependency(name, own)
+            if dependency is not None:
+                dependencies[name] = dependency
+        return dependencies
+
+    def _dependency(self, name: str, own: Any) -> Dependency | None:
+        path = f"dependencies.{name}"
+        reader = self.reader
+        if not checks.check_name(reader, name, "dependencies"):
+            return None
+        if name in self.values.get("providers", {}):
+            message = f"the name is taken, by providers.{name}"
+            reader.problem(reader.lines.get(path), path, message)
+            return None
+        if own is NOTHING:
+            if any(problem.path == path for problem in reader.problems):
+                return None
+            own = {}
+        known = any(problem.path == f"{path}.source" for problem in reader.problems)
+        unset = any(gap.path == f"{path}.source" for gap in reader.unset)
+        if "source" not in own and not known and not unset:
+            hint = "database or sdk"
+            reader.problem(reader.lines.get(path), f"{path}.source", "is missing", hint)
+            known = True
+        defaults = self.values.get("defaults", {})
+        shared = {key: defaults[key] for key in ("mode", "breaker") if key in defaults}
+        values = merge(shared, own)
+        if self.overrides.observe and values.get("mode", "enforce") == "enforce":
+            values["mode"] = "observe"
+        shedding = defaults.get("shedding", {})
+        if "retry_after_max" in shedding:
+            values["retry_after_max"] = shedding["retry_after_max"]
+        values["name"] = name
+        values.setdefault("source", "database")
+        dependency: Dependency = build(inspect.type_info(Dependency), values)
+        checks.check_dependency(reader, dependency)
+        return None if known or unset else dependency
 
     def _replace_upstream(self, name: str, own: Values) -> None:
         replacement = self.overrides.upstreams.get(name)

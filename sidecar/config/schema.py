@@ -38,6 +38,7 @@ Secret = Annotated[str, _kind("secret")]
 
 Mode = Literal["enforce", "observe", "off"]
 Scope = Literal["model", "provider"]
+DependencySource = Literal["database", "sdk"]
 OnReclassified = Literal["correct", "annotate"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "text", "json"]
@@ -63,7 +64,11 @@ class AdminSection(Section, frozen=True, kw_only=True):
         ),
     ] = None
     mutations: Annotated[
-        bool, _about("Whether the admin plane may change anything; `false` makes it read-only.")
+        bool,
+        _about(
+            "Whether anybody may steer breakers and reload through the admin plane; permits and "
+            "reports of dependencies are the agent's own work and go on without."
+        ),
     ] = True
 
 
@@ -141,8 +146,8 @@ class Timeouts(Section, frozen=True, kw_only=True):
     ] = 300.0
 
 
-class BreakerConfig(Section, frozen=True, kw_only=True):
-    """When a breaker opens, and how it closes again."""
+class BreakerRules(Section, frozen=True, kw_only=True):
+    """When a breaker opens, and how it closes again, whatever it guards."""
 
     consecutive_failures: Annotated[
         int,
@@ -160,12 +165,6 @@ class BreakerConfig(Section, frozen=True, kw_only=True):
         Meta(ge=0, le=1),
         _about("Opens at this share of failures among the decided calls; 0 = rule off."),
     ] = 0.5
-    repeat_window: Annotated[
-        OptionalWait,
-        _about(
-            "The same request answered 5xx again within this time counts once for the run; 0 = off."
-        ),
-    ] = 30.0
     open_for: Annotated[
         Duration,
         _about("How long the breaker stays open at first; doubles with each failed probe."),
@@ -192,6 +191,17 @@ class BreakerConfig(Section, frozen=True, kw_only=True):
             "Good probes that close it; one suffices if connection failures or timeouts opened it."
         ),
     ] = 2
+
+
+class BreakerConfig(BreakerRules, frozen=True, kw_only=True):
+    """The breaker of an upstream that is called through the daemon."""
+
+    repeat_window: Annotated[
+        OptionalWait,
+        _about(
+            "The same request answered 5xx again within this time counts once for the run; 0 = off."
+        ),
+    ] = 30.0
     fail_fast: Annotated[
         bool, _about("Tell SDKs not to retry a refusal: `x-should-retry: false` on `breaker_open`.")
     ] = True
@@ -326,6 +336,43 @@ class ProviderSection(Settings, frozen=True, kw_only=True):
     ] = {}
 
 
+class DependencySection(Section, frozen=True, kw_only=True):
+    """What the agent calls by itself; it asks for a permit first and reports how it went."""
+
+    source: Annotated[
+        DependencySource,
+        _about("`database`: a driver raises its errors; `sdk`: a vendor's SDK does."),
+    ]
+    vendor: Annotated[
+        Annotated[str, _kind("vendor")] | None,
+        _about(
+            "Which database it is: `postgresql`, `mysql`, …; one number means different things in "
+            "different ones. `null` leaves it to the driver's classes."
+        ),
+    ] = None
+    driver: Annotated[
+        Annotated[str, _kind("name")] | None,
+        _about("Which driver: `psycopg`, `sqlalchemy+asyncpg`, …; a report may name another."),
+    ] = None
+    sdk: Annotated[
+        Annotated[str, _kind("name")] | None,
+        _about("Which SDK it is: `stripe`, `boto3-s3`, …; `null` leaves it to its classes."),
+    ] = None
+    mode: Annotated[
+        Mode,
+        _about(
+            "As under a provider; what is left out here and in `breaker` is that of `defaults`."
+        ),
+    ] = "enforce"
+    breaker: Annotated[BreakerRules, _about("When it opens, and how it closes.")] = BreakerRules()
+    lease: Annotated[
+        Duration,
+        _about(
+            "How long a permit waits for its report; after that it is over and counts as neutral."
+        ),
+    ] = 600.0
+
+
 class Root(Section, frozen=True, kw_only=True):
     """The file as a whole."""
 
@@ -352,6 +399,13 @@ class Root(Section, frozen=True, kw_only=True):
         Meta(min_length=1),
         _about("The upstreams by name; names match `[a-z0-9][a-z0-9-]*`."),
     ]
+    dependencies: Annotated[
+        dict[str, DependencySection],
+        _about(
+            "Databases and services that the agent calls by itself, by name; no name is a "
+            "provider's too."
+        ),
+    ] = {}
 
 
 class ListenTls(Section, frozen=True, kw_only=True):

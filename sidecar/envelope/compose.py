@@ -25,7 +25,7 @@ from sidecar.envelope.fields import (
     status_like,
 )
 from sidecar.envelope.locate import find_error
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen, Source, Verdict
 
 MESSAGE_LIMIT = 500
 CODE_LIMIT = 64
@@ -89,8 +89,14 @@ def classified(
     verdict = decision.verdict or table.verdict(class_, evidence.status)
     if not decision.settled:
         class_, retryable, verdict = _obey(
-            evidence, decision, class_, retryable=retryable, verdict=verdict
+            evidence,
+            decision,
+            class_,
+            wish=dialect.should_retry(evidence.headers),
+            retryable=retryable,
+            verdict=verdict,
         )
+    body = _shown_body(evidence.seen, redactor)
     code, raw_code = _codes(evidence, decision, redactor)
     hint = wait_of(evidence, dialect, class_)
     wait = (hint[0] if hint else decision.wait) if retryable else None
@@ -102,7 +108,7 @@ def classified(
         retryable=retryable,
         retry_after=wait,
         correlation_id=correlation_id,
-        raw=_raw(evidence, dialect, code, raw_code, hint, redactor),
+        raw=_raw(evidence, dialect, body, code, raw_code, hint, redactor),
     )
     return Classified(
         envelope=envelope, verdict=verdict, rule=decision.rule, terminal=decision.terminal
@@ -133,13 +139,18 @@ def _hidden(value: Any, redactor: Redactor) -> Any:
 
 
 def _obey(
-    evidence: Evidence, decision: Decision, class_: ErrorClass, *, retryable: bool, verdict: Verdict
+    evidence: Evidence,
+    decision: Decision,
+    class_: ErrorClass,
+    *,
+    wish: str | None,
+    retryable: bool,
+    verdict: Verdict,
 ) -> tuple[ErrorClass, bool, Verdict]:
     """`X-Should-Retry`, its two literal values: it changes whether to repeat, never the verdict.
 
     It cannot revive a terminal code. A conflict (409) that may be repeated is a passing one.
     """
-    wish = evidence.headers.get("x-should-retry")
     if wish == "false":
         return class_, False, verdict
     if wish != "true" or decision.terminal:
@@ -152,7 +163,7 @@ def _obey(
 
 
 def _codes(evidence: Evidence, decision: Decision, redactor: Redactor) -> tuple[str, str | None]:
-    """The envelope's code, and the source's where the envelope's replaces it."""
+    """The envelope's code, and the source's where it was replaced or a rule went by it."""
     own = decision.raw_code or evidence.code
     if decision.code is not None:
         code = clean_code(decision.code, redactor)
@@ -165,7 +176,7 @@ def _codes(evidence: Evidence, decision: Decision, redactor: Redactor) -> tuple[
         named = evidence.problem or is_reference(source)
         code = clean_code(last_segment(source) if named else source, redactor)
     code = code if code.strip("_.:/#-") else str(evidence.status)
-    return code, source if source is not None and source != code else None
+    return code, source if source is not None and (source != code or decision.by_code) else None
 
 
 def clean_code(code: str, redactor: Redactor = PATTERNS_ONLY) -> str:
@@ -178,7 +189,13 @@ def one_line(text: str, limit: int = MESSAGE_LIMIT, redactor: Redactor = PATTERN
 
     What explains a failure stands at the end of a long report as often as at its beginning.
     """
-    text = _NOT_ONE_LINE.sub(" ", redactor.text(text)).strip()
+    return _shortened(redactor.text(text), limit)
+
+
+def _shortened(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    if "  " in text or not text.isprintable():
+        text = _NOT_ONE_LINE.sub(" ", text)
+    text = text.strip()
     if len(text) <= limit:
         return text
     head = limit * 3 // 5
@@ -204,9 +221,11 @@ def message_line(evidence: Evidence, redactor: Redactor = PATTERNS_ONLY) -> str:
         # First, for a secret that is cut in two is found no more.
         text = redactor.literally(text)
         text = text[:10000] + " … " + text[-10000:]
+    text = redactor.text(text).rstrip()
     if evidence.param and evidence.param not in text:
-        text = f"{text} (at {evidence.param})" if text else f"at {evidence.param}"
-    return one_line(text, redactor=redactor) or table.phrase(evidence.status)
+        blamed = redactor.text(evidence.param)
+        text = f"{text} (at {blamed})" if text else f"at {blamed}"
+    return _shortened(text) or table.phrase(evidence.status)
 
 
 def wait_of(
@@ -223,22 +242,27 @@ def wait_of(
     return found
 
 
+def _shown_body(seen: Seen, redactor: Redactor) -> str:
+    body = seen.body[: RAW_BODY_LIMIT + 1024].decode("utf-8", "replace")
+    if seen.truncated or len(seen.body) > RAW_BODY_LIMIT + 1024:
+        return redactor.cut_text(body)[:RAW_BODY_LIMIT]
+    return redactor.whole(body)[:RAW_BODY_LIMIT]
+
+
 def _raw(
     evidence: Evidence,
     dialect: Dialect,
+    body: str,
     code: str,
     raw_code: str | None,
     hint: tuple[float, str] | None,
     redactor: Redactor,
 ) -> dict[str, Any]:
     seen = evidence.seen
-    body = seen.body[: RAW_BODY_LIMIT + 1024].decode("utf-8", "replace")
-    whole = len(seen.body) <= RAW_BODY_LIMIT + 1024 and not seen.truncated
-    shown = (redactor.text(body) if whole else redactor.cut_text(body))[:RAW_BODY_LIMIT]
     raw: dict[str, Any] = {
         "status": seen.status,
         "headers": redactor.headers(seen.headers),
-        "body": shown,
+        "body": body,
         "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
     }
     if raw_code is not None:

@@ -13,6 +13,9 @@ from sidecar.envelope.model import Classified, Envelope, ErrorClass
 
 HEADER_LIMIT = 2048
 
+ENVELOPE_TYPE = "application/vnd.error-envelope+json"
+"""Asked for by `Accept`: the eight fields as the body of any error."""
+
 _OWN_5XX = frozenset({501, 505, 507})
 _NOT_PERMANENT_4XX = frozenset({400, 401, 403, 408, 413, 422, 425, 429, 499})
 _OWN: dict[ErrorClass, frozenset[int]] = {
@@ -98,6 +101,11 @@ def should_retry(
         or (sent and decision in {"timeout", "upstream_error"} and unsafe)
     )
     return "false" if refuse else upstream
+
+
+def wants_envelope(accept: str | None) -> bool:
+    """Does the caller ask for the envelope as the body of errors?"""
+    return accept is not None and ENVELOPE_TYPE in accept.lower()
 
 
 def retry_headers(envelope: Envelope) -> list[tuple[str, str]]:

@@ -6,8 +6,6 @@ The body is read only as far as the model's name needs it; the rest streams thro
 from __future__ import annotations
 
 import hashlib
-import os
-import random
 
 from aiohttp import HttpVersion11, StreamReader
 from aiohttp.http_parser import RawRequestMessage
@@ -15,11 +13,14 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from sidecar import correlation
 from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
-from sidecar.proxy import headers, replies, target
+from sidecar.envelope.policy import wants_envelope
+from sidecar.envelope.redact import SecretPaths
+from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 
@@ -33,9 +34,6 @@ SIGV4_REMEDY = (
 )
 
 
-_ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell calls apart, they guard nothing
-
-
 class Incoming:
     """One request of a caller.
 
@@ -47,6 +45,7 @@ class Incoming:
         body: what was read of the body so far and not yet sent on.
         whole: the body is complete.
         chunked: the body comes in chunks.
+        upgrades: the caller wants a WebSocket.
     """
 
     __slots__ = (
@@ -64,6 +63,7 @@ class Incoming:
         "method",
         "named",
         "raw",
+        "upgrades",
         "whole",
     )
 
@@ -80,11 +80,12 @@ class Incoming:
         self.method = message.method
         self.raw = message.raw_headers
         self.named = headers.by_name(self.raw)
-        self.correlation_id = headers.correlation_id(self.named) or f"{_ids.getrandbits(128):032x}"
+        self.correlation_id = correlation.given(self.named) or correlation.made()
         self.http10 = message.version < HttpVersion11
         self.body = b""
         self.whole = payload.is_eof()
         self.chunked = message.chunked
+        self.upgrades = message.upgrade and self._wants_websocket()
 
     @classmethod
     def nothing(cls, connection: Connection) -> Incoming:
@@ -101,6 +102,10 @@ class Incoming:
         """Has the caller not been told yet to send the body it announced?"""
         return self._expects
 
+    def _wants_websocket(self) -> bool:
+        wanted = self.named.get(b"upgrade", b"").strip().lower() == b"websocket"
+        return wanted and self.method == "GET" and self.whole and not self.http10
+
     def header(self, name: bytes) -> str | None:
         """The first value of a header, by its lower-case name."""
         value = self.named.get(name)
@@ -108,15 +113,18 @@ class Incoming:
 
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
-        return replies.wants_envelope(self.header(b"accept"))
+        return wants_envelope(self.header(b"accept"))
 
-    def secrets(self, configured: headers.RawHeaders = ()) -> tuple[str, ...]:
+    def secrets(
+        self, configured: headers.RawHeaders = (), secret_paths: SecretPaths = ()
+    ) -> tuple[str, ...]:
         """The credentials that the request carries, as an answer may echo them.
 
         Args:
             configured: header lines that the configuration puts in.
+            secret_paths: routes of the provider that carry a credential.
         """
-        return request_secrets(self.raw, self._message.path, configured)
+        return request_secrets(self.raw, self._message.path, configured, secret_paths)
 
     # -- may it pass? -----------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.incoming import Incoming
-from sidecar.proxy.runtime import Runtime, breaker_settings
+from sidecar.proxy.runtime import Runtime, breakers_of
 from sidecar.telemetry.observer import Observer
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -42,7 +42,7 @@ class DataPlane:
 
     Args:
         config: the configuration in force.
-        registry: the breakers; configured here, since it follows the providers.
+        registry: the breakers; configured here, since it follows the providers and dependencies.
         observer: hears of every finished call.
 
     Attributes:
@@ -60,9 +60,7 @@ class DataPlane:
         self.runtimes = {
             name: Runtime(provider, self.loop) for name, provider in config.providers.items()
         }
-        self.registry.configure(
-            {name: breaker_settings(p) for name, p in config.providers.items()}, clock.monotonic()
-        )
+        self.registry.configure(breakers_of(config), clock.monotonic())
         self.generic = dialects.get("generic")
         self.draining = False
         self.stopping = False
@@ -198,9 +196,7 @@ class DataPlane:
                 runtime.retire()
         self.runtimes = runtimes
         self.config = config
-        self.registry.configure(
-            {name: breaker_settings(p) for name, p in config.providers.items()}, clock.monotonic()
-        )
+        self.registry.configure(breakers_of(config), clock.monotonic())
 
     def drop_idle(self) -> None:
         """Closes every idle connection to an upstream."""

@@ -6,17 +6,14 @@ raises the exception its user already catches, with the envelope beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.model import Envelope, ErrorClass, Source, Verdict
-from sidecar.envelope.policy import header_envelope, retry_headers
-
-ENVELOPE_TYPE = "application/vnd.error-envelope+json"
-"""Asked for by `Accept`: the eight fields as the body of any error."""
-
+from sidecar.envelope.policy import ENVELOPE_TYPE, header_envelope, retry_headers
 
 SDK_WAIT_MAX = 60.0
 """Seconds, where no provider is at hand to say; the default of `sdk_wait_max`."""
@@ -139,19 +136,24 @@ def body_of(
     return "application/json", dialect.error_body(envelope, status, path)
 
 
-def wants_envelope(accept: str | None) -> bool:
-    """Does the caller ask for the envelope as the body of errors?"""
-    return accept is not None and ENVELOPE_TYPE in accept.lower()
-
-
 def error_headers(
-    envelope: Envelope, verdict: Verdict | None, should_retry: str | None
+    envelope: Envelope,
+    verdict: Verdict | None,
+    should_retry: str | None,
+    retry_names: Sequence[str] = ("x-should-retry",),
 ) -> list[tuple[str, str]]:
-    """The headers that every answer with an error carries."""
+    """The headers that every answer with an error carries.
+
+    Args:
+        envelope: the error.
+        verdict: where it is known by now.
+        should_retry: whether a client should repeat by itself; None to say nothing.
+        retry_names: where the clients of this provider look for it.
+    """
     headers = [("x-error-envelope", header_envelope(envelope))]
     if verdict is not None:
         headers.append(("x-sidecar-verdict", verdict.value))
     headers.extend(retry_headers(envelope))
     if should_retry is not None:
-        headers.append(("x-should-retry", should_retry))
+        headers.extend((name, should_retry) for name in retry_names)
     return headers

@@ -12,8 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
-from sidecar.config.resolved import Provider
+from sidecar.config.resolved import Config, Provider
 from sidecar.config.schema import SetHeader
+from sidecar.dependencies import guard
 from sidecar.envelope import dialects
 from sidecar.proxy.upstream import Upstream, tls_stamps
 
@@ -131,6 +132,14 @@ def connection_settings(provider: Provider) -> tuple[object, ...]:
         provider.timeouts.connect,
         provider.timeouts.keep_alive,
     )
+
+
+def breakers_of(config: Config) -> dict[str, ProviderSettings]:
+    """Everything that has breakers, by name: what is called through the daemon, and what is not."""
+    return {
+        **{name: breaker_settings(one) for name, one in config.providers.items()},
+        **{name: guard.breaker_settings(one) for name, one in config.dependencies.items()},
+    }
 
 
 def breaker_settings(provider: Provider) -> ProviderSettings:

@@ -16,12 +16,16 @@ from typing import Any, TextIO
 
 from sidecar.breaker.model import State
 from sidecar.envelope.model import Verdict
+from sidecar.telemetry import call_lines
 from sidecar.telemetry.lines import FACTS, JsonFormatter, LineHandler, TextFormatter
 from sidecar.telemetry.observer import (
+    EXPIRED,
     FORWARDED,
+    LOCAL_REFUSALS,
     CallFinished,
     ConfigReloaded,
     Controlled,
+    DependencyCalled,
     Ending,
     Fact,
     Fault,
@@ -91,6 +95,7 @@ class LogListener:
         self._decisions: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._would_refuse: Counter[str] = Counter()
+        self._expired: Counter[str] = Counter()
         self._known_faults: set[tuple[str, type[BaseException]]] = set()
         self._faults: Counter[str] = Counter()
 
@@ -98,6 +103,8 @@ class LogListener:
         """Hear a fact."""
         if isinstance(fact, CallFinished):
             self._call(fact)
+        elif isinstance(fact, DependencyCalled):
+            self._dependency(fact)
         elif isinstance(fact, Transition):
             _transition(fact)
         elif isinstance(fact, ConfigReloaded):
@@ -137,6 +144,14 @@ class LogListener:
                 count=self._would_refuse.total(),
                 by_key=_most(self._would_refuse),
             )
+        if self._expired:
+            event(
+                "permits.expired",
+                level=logging.WARNING,
+                **facts,
+                count=self._expired.total(),
+                by_key=_most(self._expired),
+            )
         if self._faults:
             event(
                 "faults.repeated",
@@ -145,27 +160,52 @@ class LogListener:
                 count=self._faults.total(),
                 where=dict(self._faults),
             )
-        for counter in (self._decisions, self._refused, self._would_refuse, self._faults):
+        for counter in (
+            self._decisions,
+            self._refused,
+            self._would_refuse,
+            self._expired,
+            self._faults,
+        ):
             counter.clear()
 
     close = flush
 
     def _call(self, call: CallFinished) -> None:
-        if self._since is not None and call.at - self._since >= SUMMARY_SECONDS:
-            self.flush()
+        if self._since is not None:
+            self._sum_up(call.at)
         if call.would_refuse:
-            _add(self._would_refuse, call)
-            self._hold(call.at)
+            self._count(self._would_refuse, call.key or call.provider or "-", call.at)
         if call.envelope is None and call.decision == FORWARDED and call.verdict is Verdict.SUCCESS:
             return  # by far the most calls
         ending = ending_of(call)
         if ending is Ending.REFUSED:
             self._decisions[call.decision] += 1
-            _add(self._refused, call)
-            self._hold(call.at)
+            self._count(self._refused, call.key or call.provider or "-", call.at)
             return
         if call.envelope is not None or call.decision != FORWARDED or ending is not Ending.ANSWERED:
-            _finished(call, ending)
+            _write(call_lines.finished(call, ending))
+
+    def _dependency(self, call: DependencyCalled) -> None:
+        self._sum_up(call.at)
+        if call.would_refuse:
+            self._count(self._would_refuse, call.dependency, call.at)
+        if call.decision in LOCAL_REFUSALS:
+            self._decisions[call.decision] += 1
+            self._count(self._refused, call.dependency, call.at)
+        elif call.decision == EXPIRED:
+            self._count(self._expired, call.dependency, call.at)
+        elif call.envelope is not None:
+            _write(call_lines.reported(call, call.envelope))
+
+    def _sum_up(self, at: float) -> None:
+        if self._since is not None and at - self._since >= SUMMARY_SECONDS:
+            self.flush()
+
+    def _count(self, counter: Counter[str], key: str, at: float) -> None:
+        # The keys of callers' own invention are bounded by the registry, not by a short window.
+        counter[key if key in counter or len(counter) < 1_000 else "other"] += 1
+        self._hold(at)
 
     def _fault(self, fault: Fault) -> None:
         mark = (fault.where, type(fault.error))
@@ -193,10 +233,9 @@ class LogListener:
         self._timer = loop.call_later(SUMMARY_SECONDS, self.flush)
 
 
-def _add(counter: Counter[str], call: CallFinished) -> None:
-    key = call.key or call.provider or "-"
-    # The keys of callers' own invention are bounded by the registry, not by a short window.
-    counter[key if key in counter or len(counter) < 1_000 else "other"] += 1
+def _write(line: call_lines.Line) -> None:
+    name, level, facts = line
+    event(name, level=level, **facts)
 
 
 def _most(counter: Counter[str]) -> dict[str, int]:
@@ -242,44 +281,3 @@ def _reloaded(fact: ConfigReloaded) -> None:
         restart_needed=fact.restart_needed,
         warnings=fact.warnings,
     )
-
-
-def _finished(call: CallFinished, ending: Ending) -> None:
-    envelope = call.envelope
-    name, level = "call.failed", logging.INFO
-    if ending is Ending.CLIENT_LEFT and call.verdict in (None, Verdict.NEUTRAL):
-        name = "call.cancelled"
-    elif call.decision == "internal_error":
-        level = logging.ERROR
-    elif call.verdict is Verdict.FAILURE:
-        level = logging.WARNING
-    facts: dict[str, Any] = {
-        "correlation_id": call.correlation_id,
-        "provider": call.provider,
-        "model": call.model,
-        "status": call.status or None,
-        "class": None if envelope is None else envelope.class_,
-        "code": None if envelope is None else envelope.code,
-        "verdict": call.verdict,
-        "rule": call.rule or None,
-        "ending": ending,
-        "decision": call.decision,
-        "key": call.key,
-        "method": call.method,
-        "path": call.path,
-        "upstream_status": call.upstream_status,
-        "duration": call.duration,
-        "first_byte": call.first_byte,
-    }
-    if envelope is not None:
-        facts["source"] = envelope.source
-        facts["retryable"] = envelope.retryable
-        facts["retry_after"] = envelope.retry_after
-        facts["message"] = envelope.message
-        if envelope.raw is not None and envelope.raw.get("upstream_request_id"):
-            facts["upstream_request_id"] = envelope.raw["upstream_request_id"]
-    if call.reclassified:
-        facts["reclassified"] = True
-    if call.would_refuse:
-        facts["would_refuse"] = True
-    event(name, level=level, **facts)

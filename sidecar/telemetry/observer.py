@@ -21,6 +21,7 @@ __all__ = [
     "CallFinished",
     "ConfigReloaded",
     "Controlled",
+    "DependencyCalled",
     "Ending",
     "Fact",
     "Fault",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 FORWARDED = "forwarded"
+REPORTED = "reported"
+EXPIRED = "expired"
 
 LOCAL_REFUSALS = frozenset(
     {
@@ -51,7 +54,10 @@ LOCAL_REFUSALS = frozenset(
 
 
 class Ending(StrEnum):
-    """How a call ended, seen from outside: every call has exactly one."""
+    """How a call ended, seen from outside: every call has exactly one.
+
+    `reported` is that of calls that the agent made itself: it alone saw them end.
+    """
 
     ANSWERED = "answered"
     CLIENT_LEFT = "client_left"
@@ -59,6 +65,7 @@ class Ending(StrEnum):
     TIMED_OUT = "timed_out"
     SHUTDOWN = "shutdown"
     REFUSED = "refused"
+    REPORTED = "reported"
 
 
 class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -105,6 +112,33 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ending: Ending | None = None
 
 
+class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A call that the agent made itself is over, or was not let through.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        dependency: its name, which is its breaker's key too.
+        decision: `reported`, `expired` for a permit that no report came for, else why there was no
+            permit.
+        correlation_id: the one on the answer and in the envelope.
+        duration: seconds, as reported, else from the permit to the report.
+        envelope: None if the call is no error.
+        verdict: what the breaker heard; None if it was not asked.
+        rule: which rule of the classification decided.
+        would_refuse: the breaker would have refused, had it been enforced.
+    """
+
+    at: float
+    dependency: str
+    decision: str
+    correlation_id: str
+    duration: float
+    envelope: Envelope | None = None
+    verdict: Verdict | None = None
+    rule: str = ""
+    would_refuse: bool = False
+
+
 class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
     """A reload was tried.
 
@@ -112,9 +146,9 @@ class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
         at: when, seconds since the epoch.
         generation: of the configuration that is in force now.
         hash: of the configuration that is in force now.
-        added: providers that are new.
-        removed: providers that are gone.
-        changed: providers whose settings changed.
+        added: providers and dependencies that are new.
+        removed: those that are gone.
+        changed: those whose settings changed.
         restart_needed: keys that changed but only count after a restart.
         warnings: what the loader warned of.
         problems: why the new one was refused; empty if it was taken.
@@ -165,7 +199,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
 
 
-Fact = CallFinished | Transition | ConfigReloaded | Controlled | Fault
+Fact = CallFinished | DependencyCalled | Transition | ConfigReloaded | Controlled | Fault
 Listener = Callable[[Fact], None]
 
 _CUT_CODES = frozenset({"stream_truncated", "connection_reset", "connection_closed"})

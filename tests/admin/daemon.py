@@ -6,12 +6,15 @@ from typing import Any
 
 from sidecar import clock
 from sidecar.admin.server import AdminPlane, ReloadResult
-from sidecar.breaker.model import Mode, Outcome, ProviderSettings, Scope, Settings
+from sidecar.breaker.model import Outcome
 from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
 from sidecar.config.load import load
 from sidecar.config.resolved import Config
+from sidecar.dependencies.guard import Dependencies
 from sidecar.envelope.model import Verdict
+from sidecar.proxy.runtime import breakers_of
+from sidecar.telemetry.failures import Failures
 from sidecar.telemetry.observer import Fact, Observer
 from sidecar.telemetry.tally import Tally
 
@@ -29,7 +32,8 @@ class Daemon:
     def __init__(self, folder: Path, text: str = PROVIDERS, token: str | None = None) -> None:
         self.facts: list[Fact] = []
         self.tally = Tally()
-        self.observer = Observer(self.tally, self.facts.append)
+        self.failures = Failures()
+        self.observer = Observer(self.tally, self.failures, self.facts.append)
         self.registry = Registry(self.observer.emit)
         self.started_at = 1_700_000_000.0
         self.generation = 1
@@ -41,17 +45,8 @@ class Daemon:
         self.result = ReloadResult(generation=2, hash="abc", added=("groq",))
         self.reload_gate: asyncio.Event | None = None
         self.config = self._load(folder, text, token)
-        self.registry.configure(
-            {
-                name: ProviderSettings(
-                    upstream=provider.upstream,
-                    scope=Scope(provider.scope),
-                    settings=Settings(mode=Mode(provider.mode)),
-                )
-                for name, provider in self.config.providers.items()
-            },
-            clock.monotonic(),
-        )
+        self.registry.configure(breakers_of(self.config), clock.monotonic())
+        self.dependencies = Dependencies(self.config.dependencies, self.registry, self.observer)
 
     def _load(self, folder: Path, text: str, token: str | None) -> Config:
         if token is not None:

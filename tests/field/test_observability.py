@@ -142,7 +142,7 @@ async def test_f166_no_call_leaves_no_trace(start, upstream, log) -> None:
     totals = (running.daemon.tally.totals.requests, running.daemon.tally.totals.answered_here)
     assert totals[0] == 500
     # Those who left are in no rate of errors.
-    errors = running.daemon.tally.provider("up").errors()["by_class"]
+    errors = running.daemon.tally.named("up").errors()["by_class"]
     assert sum(errors.values()) <= 200
 
 

@@ -246,6 +246,10 @@ async def _status_of_a_reset(running: Any, _upstream: Upstream) -> object:
     return (await admin(running, "/breakers/up/reset", "POST")).status
 
 
+async def _status_of_a_permit(running: Any, _upstream: Upstream) -> object:
+    return (await admin(running, "/v1/dependencies/db/permit", "POST")).status
+
+
 async def _level(_running: Any, _upstream: Upstream) -> object:
     return logging.getLogger("sidecar").level
 
@@ -295,6 +299,7 @@ CHANGES = [
     Change("defaults.timeouts.total", "50ms", _code_of_a_silence, None, "total_timeout"),
     Change("allowed_hosts", ["new.test"], _status_for_a_name, 403, 200),
     Change("admin.mutations", False, _status_of_a_reset, 200, 403),
+    Change("dependencies", {"db": {"source": "database"}}, _status_of_a_permit, 404, 200),
     Change("log.level", "error", _level, logging.INFO, logging.ERROR),
     Change("drain.timeout", "7s", _drain_time, (0.0, 20.0), (0.0, 7.0)),
     Change("drain.delay", "1s", _drain_time, (0.0, 20.0), (1.0, 20.0)),
@@ -304,6 +309,7 @@ ELSEWHERE = {
     "breaker.": "each threshold has its effect in tests/breaker/test_reload.py",
     "tls": "certificates under a name that stays: tests/proxy/test_lifecycle.py",
     "proxy": "an egress proxy makes other connections, as `upstream` does",
+    "dependencies.": "the keys of one have their effects in tests/dependencies",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
 AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format"}

@@ -20,7 +20,7 @@ from sidecar.telemetry.lines import LineHandler, clean
 from sidecar.telemetry.logs import LogListener
 from sidecar.telemetry.observer import ConfigReloaded, Controlled, Ending, Fault, Observer
 
-from .facts import call, cancelled, envelope, failed, refused, transition
+from .facts import call, cancelled, envelope, failed, refused, reported, transition
 
 
 class Log:
@@ -102,8 +102,66 @@ def test_a_failed_call_is_one_line_with_all_that_joins_it(log: Log) -> None:
     }
 
 
+def test_a_reported_failure_is_a_line_of_the_same_shape(log: Log) -> None:
+    listener = LogListener()
+    listener(failed())
+    listener(reported())
+    answered, line = log.lines()
+    assert set(answered) | {"dependency"} == set(line)
+    del line["time"]
+    assert line == {
+        "level": "info",
+        "event": "call.failed",
+        "correlation_id": "c-1",
+        "provider": None,
+        "dependency": "orders-db",
+        "model": None,
+        "status": None,
+        "class": "transient",
+        "code": "40001",
+        "verdict": "alive",
+        "rule": "sqlstate 40001",
+        "ending": "reported",
+        "decision": "reported",
+        "key": "orders-db",
+        "method": None,
+        "path": None,
+        "upstream_status": None,
+        "duration": 0.25,
+        "first_byte": None,
+        "source": "database",
+        "retryable": True,
+        "retry_after": 0.0,
+        "message": "it failed",
+    }
+
+
+def test_a_failing_dependency_is_a_warning(log: Log) -> None:
+    LogListener()(reported(verdict=Verdict.FAILURE, would_refuse=True))
+    (line,) = log.lines()
+    assert (line["level"], line["would_refuse"]) == ("warning", True)
+
+
+def test_what_repeats_at_a_dependency_is_summed_up(log: Log) -> None:
+    listener = LogListener()
+    for _ in range(7):
+        listener(reported("breaker_open", decision="breaker_open", verdict=None))
+        listener(reported(decision="expired", envelope=None, verdict=Verdict.NEUTRAL))
+        listener(reported(envelope=None, verdict=Verdict.SUCCESS, would_refuse=True))
+    assert log.lines() == []
+    listener.close()
+    lines = {line["event"]: line for line in log.lines()}
+    assert set(lines) == {"calls.refused", "calls.would_refuse", "permits.expired"}
+    for line in lines.values():
+        assert line["count"] == 7
+        assert line["by_key"] == {"orders-db": 7}
+    listener.close()
+    assert len(log.lines()) == 3
+
+
 def test_a_good_call_leaves_no_line(log: Log) -> None:
     LogListener()(call())
+    LogListener()(reported(envelope=None, verdict=Verdict.SUCCESS))
     assert log.text() == ""
 
 
@@ -445,6 +503,8 @@ def test_every_line_is_as_documented(log: Log) -> None:
     listener(failed("x", envelope=None, model=None, key=None, verdict=None, decision="timeout"))
     listener(cancelled())
     listener(refused())
+    listener(reported())
+    listener(reported(decision="expired", envelope=None))
     listener(transition(retry_after=None))
     listener(ConfigReloaded(at=1.0, generation=2, hash="abc", added=("groq",)))
     listener(ConfigReloaded(at=1.0, generation=2, hash="abc", problems=("line 3",)))
@@ -455,7 +515,7 @@ def test_every_line_is_as_documented(log: Log) -> None:
     logging.getLogger("library").warning("said")
     schema = _documented()
     lines = log.lines()
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines:
         assert set(schema["required"]) <= set(line)
         for name, value in line.items():
@@ -468,11 +528,15 @@ def test_every_line_is_as_documented(log: Log) -> None:
 
 
 def test_every_event_is_documented(log: Log) -> None:
+    from sidecar.telemetry import call_lines, observer
     from sidecar.telemetry import lines as line_module
-    from sidecar.telemetry import observer
 
     text = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
-    source = "".join(Path(module.__file__).read_text() for module in (logs, line_module, observer))
-    events = set(re.findall(r'"((?:breaker|calls?|config|faults?|listener|log)\.[a-z_]+)"', source))
+    source = "".join(
+        Path(module.__file__).read_text() for module in (logs, call_lines, line_module, observer)
+    )
+    events = set(
+        re.findall(r'"((?:breaker|calls?|config|faults?|listener|log|permits)\.[a-z_]+)"', source)
+    )
     assert {"call.failed", "breaker.opened", "calls.refused", "log.dropped"} <= events
     assert {name for name in events if f"`{name}`" not in text} == set()

@@ -1,8 +1,7 @@
 """Where a database driver keeps what it knows about a failure: attributes, by class names.
 
 No two drivers agree, not even on where the SQLSTATE is. Only what already lies in the exception is
-read, or what a driver computes from it alone. The row that failed stays out, and so does the detail
-of a constraint, unless it names a key.
+read, or what a driver computes from it alone. The row that failed stays out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from sidecar.envelope.peek import member, plain, text_of, woken
 
 _MOST_HOSTS = 64
-_KEY_DETAIL = "Key ("
+_ROW_DETAIL = "Failing row contains"
 _FIELDS_OF_DIAGNOSTICS = ("constraint_name", "column_name", "table_name", "schema_name")
 
 
@@ -61,6 +60,7 @@ def _psycopg(error: BaseException) -> dict[str, Any]:
 
 def _asyncpg(error: BaseException) -> dict[str, Any]:
     detail = member(error, "detail")
+    shown = isinstance(detail, str) and not detail.startswith(_ROW_DETAIL)
     return {
         "sqlstate": member(error, "sqlstate"),
         "attrs": _attrs(
@@ -68,7 +68,7 @@ def _asyncpg(error: BaseException) -> dict[str, Any]:
             *_FIELDS_OF_DIAGNOSTICS,
             "severity",
             "hint",
-            detail=detail if isinstance(detail, str) and detail.startswith(_KEY_DETAIL) else None,
+            detail=detail if shown else None,
         ),
     }
 

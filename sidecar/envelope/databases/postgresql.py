@@ -183,19 +183,20 @@ def told(raised: Raised) -> Told | None:
     """What one exception of a driver for PostgreSQL tells, or None."""
     own = raised.sqlstate or state(raised.attrs.get("pgcode")) or state(raised.code)
     text = max(text_of(argument(raised, 0)), raised.message, key=len)
+    said = text
     if odbc.is_odbc(raised):
-        own, text = odbc.state_of(raised), odbc.text(raised)
+        own, text, said = odbc.state_of(raised), odbc.text(raised), odbc.plain(raised)
     if own is None:
         named = by_class(_CLASSES, raised)
         if named is not None:
-            return Told(meaning=named[1], text=text)
+            return Told(meaning=named[1], text=said)
         own = postgresql_names.state_of(raised)
     meaning = _behind(own, text, raised)
     if meaning is not None:
-        return Told(meaning=meaning, code=own, text=text)
+        return Told(meaning=meaning, code=own, text=said)
     if own is None:
         return None
-    return Told(meaning=_of_state(own, text), code=own, text=text)
+    return Told(meaning=_of_state(own, text), code=own, text=said)
 
 
 def _behind(own: str | None, text: str, raised: Raised) -> Meaning | None:

@@ -36,7 +36,8 @@ _DROPPED_LINES = (
     "DETAIL:  Process ",
     "Process ",
 )
-_KEPT_DETAIL = "Key ("
+# What is left of a line whose rest was cut.
+_DROPPED = frozenset({"DETAIL:", "HINT:"})
 
 # MySQL says whether a password was sent, in the words of one that is shown.
 _LIBRARY = re.compile(r"DB-Lib error message \d{1,6}, severity \d{1,2}:")
@@ -65,11 +66,7 @@ def plain(text: str) -> str:
 
 
 def _is_dropped(line: str) -> bool:
-    if line.startswith(_DROPPED_LINES) or not line.strip("^ "):
-        return True
-    if line.startswith("DETAIL:"):
-        return not line[7:].strip().startswith(_KEPT_DETAIL)
-    return False
+    return line.startswith(_DROPPED_LINES) or not line.strip("^ ") or line in _DROPPED
 
 
 def _without_secrets(text: str) -> str:

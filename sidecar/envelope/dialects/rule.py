@@ -29,6 +29,8 @@ TWO = frozenset(range(100, 400))
 FOUR = frozenset(range(400, 500))
 FIVE = frozenset(range(500, 600))
 
+_MOST_STATUSES = 1000
+
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a dialect. Everything that is given must hold.
@@ -90,6 +92,50 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return self.class_ in {ErrorClass.PERMANENT, ErrorClass.AUTHENTICATION} or (
             self.class_ is ErrorClass.VALIDATION and self.code is not None
         )
+
+
+class RuleTable:
+    """Ordered rules, of which only those are tried that an answer's codes and status can match.
+
+    So the cost of an error does not grow with the length of a dialect's list.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """Take the rules in the order in which they are to be tried."""
+        self._rules = tuple(rules)
+        by_code: dict[str, list[int]] = {}
+        for index, rule in enumerate(self._rules):
+            for code in rule.codes:
+                by_code.setdefault(code, []).append(index)
+        self._by_code = {code: tuple(indexes) for code, indexes in by_code.items()}
+        self._without_code: dict[int, tuple[int, ...]] = {}
+
+    def first(self, evidence: Evidence) -> tuple[Rule, str] | None:
+        """The first rule that matches, and what it hit; or None."""
+        likely = self._of_status(evidence.status)
+        named = [self._by_code[word] for word in evidence.words if word in self._by_code]
+        indexes: Iterable[int] = likely
+        if named:
+            indexes = sorted({*likely, *(index for several in named for index in several)})
+        for index in indexes:
+            rule = self._rules[index]
+            hit = rule.match(evidence)
+            if hit is not None:
+                return rule, hit
+        return None
+
+    def _of_status(self, status: int) -> tuple[int, ...]:
+        known = self._without_code.get(status)
+        if known is None:
+            known = tuple(
+                index
+                for index, rule in enumerate(self._rules)
+                if not rule.codes and (not rule.statuses or status in rule.statuses)
+            )
+            # Whoever answers with every number there is fills no memory.
+            if len(self._without_code) < _MOST_STATUSES:
+                self._without_code[status] = known
+        return known
 
 
 def words(text: str) -> frozenset[str]:
