@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -135,13 +135,16 @@ def test_a_lock_that_another_holds(driver, opened):
     holder.run("rollback")
 
 
-def test_a_server_that_is_full(driver, opened):
-    def fill():
-        for _ in range(2 * CONNECTIONS):
-            opened()
+def test_a_server_that_is_full(driver, postgres):
+    with ExitStack() as held:
 
-    error = raised_by(fill)
+        def fill():
+            for _ in range(2 * CONNECTIONS):
+                held.enter_context(open_session(driver, postgres))
+
+        error = raised_by(fill)
     check(error, FULL, vendor="postgresql", driver=driver, like="too-many-user")
+    wait_until(lambda: accepts_sessions(postgres), "a server with room again")
 
 
 def test_a_role_that_is_full(driver, opened):
