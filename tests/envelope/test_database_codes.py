@@ -6,6 +6,7 @@ A report of an agent may hold no more than `{"vendor": "sqlserver", "code": 1205
 import pytest
 
 from sidecar.envelope.database import classify
+from sidecar.envelope.databases.kinds import by_number, final
 from sidecar.envelope.raised import recorded
 
 UNDONE = ("transient", True, 0, "alive")
@@ -126,6 +127,13 @@ def test_a_code_and_its_vendor(vendor, code, meaning):
     if code.lstrip("-").isdecimal():
         assert judged({"code": int(code)}, vendor)[1] == meaning
     assert found.envelope.message
+
+
+def test_the_later_of_two_rows_that_overlap_counts():
+    broad, narrow, single = final("a"), final("b"), final("c")
+    table = by_number((broad, "1..9 5"), (narrow, "3..4"), (single, "4 9"))
+    found = [table.get(number) for number in range(11)]
+    assert found == [None, broad, broad, narrow, single, broad, broad, broad, broad, single, None]
 
 
 def test_the_vendor_decides_what_a_number_means():

@@ -133,15 +133,44 @@ UNKNOWN = final("nothing is known of this code: kept, not guessed at")
 # --- tables ---------------------------------------------------------------------------------
 
 
-def by_number(*rows: tuple[Meaning, str]) -> dict[int, Meaning]:
+class Numbers:
+    """A table of numbers and ranges of them; of rows that overlap the later one counts."""
+
+    def __init__(self, rows: Iterable[tuple[Meaning, str]]) -> None:
+        self._single: dict[int, tuple[int, Meaning]] = {}
+        self._ranges: list[tuple[int, int, int, Meaning]] = []
+        for row, (meaning, numbers) in enumerate(rows):
+            for word in numbers.split():
+                first, _, last = word.partition("..")
+                if last:
+                    self._ranges.append((row, int(first), int(last), meaning))
+                else:
+                    self._single[int(first)] = (row, meaning)
+        self._ranges.reverse()
+
+    def get(self, number: int) -> Meaning | None:
+        """What a number means, or None."""
+        row, found = self._single.get(number, (-1, None))
+        for above, first, last, meaning in self._ranges:
+            if above <= row:
+                break
+            if first <= number <= last:
+                return meaning
+        return found
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and self.get(number) is not None
+
+    def __getitem__(self, number: int) -> Meaning:
+        meaning = self.get(number)
+        if meaning is None:
+            raise KeyError(number)
+        return meaning
+
+
+def by_number(*rows: tuple[Meaning, str]) -> Numbers:
     """A table of numbers; a row lists them in words, ranges with two dots."""
-    table: dict[int, Meaning] = {}
-    for meaning, numbers in rows:
-        for word in numbers.split():
-            first, _, last = word.partition("..")
-            for number in range(int(first), int(last or first) + 1):
-                table[number] = meaning
-    return table
+    return Numbers(rows)
 
 
 def by_word(*rows: tuple[Meaning, str]) -> dict[str, Meaning]:
