@@ -168,6 +168,7 @@ class Tally:
     errors: int = 0
     size: int = 0
     events: int = 0
+    merged: int = 0
 
 
 class Caller(asyncio.Protocol):
@@ -237,11 +238,14 @@ class Caller(asyncio.Protocol):
     def _look(self, data: bytes) -> None:
         now = time.monotonic_ns()
         tally = self._tally
+        count = 0
         for sent in _SENT_AT.finditer(data):
+            count += 1
             if not self._first_event:
                 self._first_event = True
                 tally.first.append((time.perf_counter() - self._asked) * 1000)
             tally.delays.append((now - int(sent[1])) / 1e6)
+        tally.merged += max(0, count - 1)
 
     def _body(self, data: bytes) -> None:
         self._tally.size += len(data)

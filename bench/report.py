@@ -79,6 +79,7 @@ def bars(results: dict[str, Scenario]) -> list[Bar]:
     refused = results.get("breaker_open", {}).get("sidecar", {})
     slowest = min(refused["busy_p99"]) if refused.get("busy_p99") else None
     crowd = results.get("at_once", {}).get("sidecar", {})
+    quiet = results.get("open_streams", {}).get("sidecar", {})
     errors = [
         row["errors"]
         for scenario in shown.values()
@@ -101,6 +102,19 @@ def bars(results: dict[str, Scenario]) -> list[Bar]:
         at_most("a thousand at once: growth of descriptors after the third round: 0", _more(
             crowd.get("descriptors")), 0.0),
         at_most("a thousand at once: descriptors left over: 0", _left(crowd), 0.0),
+        at_most("paced streams: added delay of an event at the median below 1 ms", value(
+            "paced_streams", "added_event_p50"), 1.0),
+        at_most("streams: CPU per event, at most 1.5 of Envoy's", _to_envoy(shown), 1.5),
+        at_most("open streams: at most 48 KiB each", _worst(quiet.get("kib_each")), 48.0),
+        at_most("open streams: growth of memory after the first round, below 5 %", _since_first(
+            quiet.get("rss")), 5.0),
+        at_most("open streams: descriptors left over: 0", _left_open(quiet), 0.0),
+        at_most("200,000 streams: growth of memory after the first tenth, below 5 %", _since_first(
+            results.get("many_streams", {}).get("sidecar", {}).get("rss")), 5.0),
+        at_most("classification of an error of 1 KiB, below 30 µs", _classified(
+            shown, "error 1 KiB"), 30.0),
+        at_most("classification of a good answer of 2 KiB, below 5 µs", _classified(
+            shown, "good 2 KiB"), 5.0),
         at_most("errors in all scenarios: 0", sum(errors) if errors else None, 0.0),
     ]  # fmt: skip
 
@@ -125,6 +139,29 @@ def _left(crowd: Rounds) -> float | None:
         return None
     # The warm-up's own connection to the upstream was idle then and has been closed since.
     return max(after[0] - before[0], 0.0)
+
+
+def _since_first(values: list[float] | None) -> float | None:
+    if not values or len(values) < 10:
+        return None
+    return max((values[-1] / values[0] - 1) * 100, 0.0)
+
+
+def _left_open(quiet: Rounds) -> float | None:
+    before, after = quiet.get("descriptors_before"), quiet.get("descriptors_after")
+    if not before or not after or len(quiet.get("rss", ())) < 10:
+        return None
+    return max(after[0] - before[0], 0.0)
+
+
+def _to_envoy(shown: dict[str, dict[str, dict[str, float | None]]]) -> float | None:
+    rows = shown.get("stream", {})
+    mine, theirs = (rows.get(peer, {}).get("cpu_us") for peer in ("sidecar", "envoy"))
+    return mine / theirs if mine and theirs else None
+
+
+def _classified(shown: dict[str, dict[str, dict[str, float | None]]], kind: str) -> float | None:
+    return shown.get("classify", {}).get(kind, {}).get("us")
 
 
 def _worst(values: list[float] | None) -> float | None:
@@ -156,6 +193,32 @@ COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("+event p50 ms", "added_event_p50", ".3f"),
         ("+event p99 ms", "added_event_p99", ".3f"),
         ("errors", "errors", ".0f"),
+    ],
+    "paced_streams": [
+        ("event p50 ms", "event_p50", ".3f"),
+        ("event p99 ms", "event_p99", ".3f"),
+        ("+event p50 ms", "added_event_p50", ".3f"),
+        ("+event p99 ms", "added_event_p99", ".3f"),
+        ("merged", "merged", ".0f"),
+        ("CPU µs/event", "cpu_us", ".1f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "open_streams": [
+        ("KiB each", "kib_each", ".1f"),
+        ("RSS MiB", "rss", ".1f"),
+        ("fd before", "descriptors_before", ".0f"),
+        ("fd after", "descriptors_after", ".0f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "many_streams": [
+        ("streams a tenth", "streams", ",.0f"),
+        ("RSS MiB", "rss", ".1f"),
+        ("errors", "errors", ".0f"),
+    ],
+    "classify": [
+        ("µs", "us", ".1f"),
+        ("json.loads µs", "json_us", ".1f"),
+        ("vs json.loads", "to_json", ".1f"),
     ],
     "bodies": [
         ("MiB/s", "rate", ",.0f"),
@@ -197,6 +260,10 @@ TITLES = {
     "post": ("small", "POST, a chat completion: 32 connections; added latency with one"),
     "get": ("small", "GET, small: 32 connections; added latency with one"),
     "stream": ("stream", "Streams of 100 events: 16 at once; delays with one, an event each 2 ms"),
+    "paced_streams": ("paced_streams", "200 streams of 50 events a second each"),
+    "open_streams": ("open_streams", "2,000 open and silent streams: medians of the rounds"),
+    "many_streams": ("many_streams", "200,000 streams in ten tenths: medians"),
+    "classify": ("classify", "Classification alone, in this process"),
     "download": ("bodies", "1 MiB down, octets: 4 connections"),
     "download_json": ("bodies", "1 MiB down, JSON: 4 connections"),
     "upload": ("bodies", "1 MiB up, JSON: 4 connections"),

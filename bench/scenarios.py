@@ -6,6 +6,7 @@ of them alike. Ratios are taken within a round and then their median; so are add
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import subprocess
@@ -16,7 +17,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench import load, machine
+from bench import classification, load, machine
 from bench.load import Ask, Seen
 from bench.peers import Lab, Peer, clean_environment
 from bench.upstream import MIB, REQUEST
@@ -34,6 +35,8 @@ UPLOAD = Ask(
 )
 STREAM = Ask("POST", "/v1/chat/completions?stream=100", REQUEST)
 SLOW_STREAM = Ask("POST", "/v1/chat/completions?stream=100&gap=2", REQUEST)
+SHORT_STREAM = Ask("POST", "/v1/chat/completions?stream=1", REQUEST)
+PACED_STREAM = Ask("POST", "/v1/chat/completions?stream=150&gap=20", REQUEST)
 HELD = Ask("POST", "/v1/chat/completions?hold=500", REQUEST)
 BRIEFLY_HELD = Ask("POST", "/v1/chat/completions?hold=100", REQUEST)
 
@@ -147,6 +150,92 @@ def stream(bench: Bench) -> None:
         return values
 
     bench.rounds("stream", measure, bench.peers)
+
+
+def paced_streams(bench: Bench) -> None:
+    """200 streams of 50 events a second each: delays, and events that arrived as one."""
+    count, times = (20, 1) if bench.plan.quick else (200, 1)
+
+    def measure(peer: Peer) -> Values:
+        before = machine.cpu_seconds(peer.pids)
+        seen, tally = load.run(
+            load.call(peer.live, PACED_STREAM, connections=count, times=times, stamped=True)
+        )
+        values = {
+            "errors": seen.errors,
+            "event_p50": load.percentile(tally.delays, 0.5),
+            "event_p99": load.percentile(tally.delays, 0.99),
+            "merged": tally.merged,
+        }
+        if peer.pids and tally.delays:
+            spent = machine.cpu_seconds(peer.pids) - before
+            values["cpu_us"] = spent / len(tally.delays) * 1e6
+        return values
+
+    bench.rounds("paced_streams", measure, bench.peers)
+
+
+def open_streams(bench: Bench) -> None:
+    """2,000 streams that are open and silent, ten times: memory of each, descriptors afterwards."""
+    count, rounds = (100, 2) if bench.plan.quick else (2000, 10)
+    silent, gap = (0.3, 600) if bench.plan.quick else (3.0, 4000)
+    ask = Ask("POST", f"/v1/chat/completions?stream=2&gap={gap}", REQUEST)
+    for name in ("sidecar", "forwarder", "envoy"):
+        shared = bench.peer(name)
+        if shared is None:
+            continue
+        own = {"sidecar": lambda: bench.lab.daemon("open"), "forwarder": bench.lab.forwarder}
+        peer = own[name]() if name in own else shared
+        load.run(load.call(peer.live, COMPLETION, connections=1, times=50))
+        found = bench.results.setdefault("open_streams", {}).setdefault(name, {})
+        pids = peer.pids or _pids(peer)
+        base = machine.resident(pids)
+        found["descriptors_before"] = [machine.descriptors(pids[0])]
+        for _ in range(rounds if name == "sidecar" else 1):
+            rss, errors = load.run(_hold_open(peer.live, pids, ask, count, silent))
+            found.setdefault("rss", []).append(rss)
+            found.setdefault("kib_each", []).append((rss - base) * 1024 / count)
+            found.setdefault("errors", []).append(errors)
+        time.sleep(0 if bench.plan.quick else 10)
+        found["descriptors_after"] = [machine.descriptors(pids[0])]
+        if name in own and peer.process is not None:
+            bench.lab.end(peer.process)
+        bench.say(f"  open_streams: {name} done")
+
+
+def _pids(peer: Peer) -> list[int]:
+    assert peer.process is not None
+    return [peer.process.pid]
+
+
+async def _hold_open(
+    base: str, pids: list[int], ask: Ask, count: int, silent: float
+) -> tuple[float, int]:
+    """Resident memory while so many streams are open and say nothing."""
+    task = asyncio.create_task(load.call(base, ask, connections=count, times=1))
+    await asyncio.sleep(silent)
+    rss = machine.resident(pids)
+    seen, _ = await task
+    return rss, seen.errors
+
+
+def many_streams(bench: Bench) -> None:
+    """A day's worth of streams: memory after each tenth of 200,000."""
+    peer = bench.peer("sidecar")
+    if peer is None:
+        return
+    peer = bench.lab.daemon("day")
+    found: dict[str, list[float]] = {}
+    bench.results["many_streams"] = {"sidecar": found}
+    each = 50 if bench.plan.quick else 625
+    for _ in range(10):
+        seen, _ = load.run(load.call(peer.live, SHORT_STREAM, connections=32, times=each))
+        found.setdefault("rss", []).append(machine.resident(_pids(peer)))
+        found.setdefault("streams", []).append(seen.requests)
+        found.setdefault("errors", []).append(seen.errors)
+    assert peer.process is not None
+    bench.lab.end(peer.process)
+    bench.say("  many_streams: done")
 
 
 # -- bodies ---------------------------------------------------------------------------------
@@ -320,9 +409,13 @@ SCENARIOS: dict[str, Callable[[Bench], None]] = {
     "post": post,
     "get": get,
     "stream": stream,
+    "paced_streams": paced_streams,
+    "open_streams": open_streams,
+    "many_streams": many_streams,
     "bodies": bodies,
     "breaker_open": breaker_open,
     "idle": idle,
     "at_once": at_once,
     "weight": weight,
+    "classify": classification.measure,
 }

@@ -20,13 +20,15 @@ import msgspec
 
 from sidecar import __version__, clock
 from sidecar.admin.server import AdminPlane, ProbePlane, ReloadResult
-from sidecar.breaker.model import Transition
+from sidecar.breaker.model import Transition, UpstreamVerdict
 from sidecar.breaker.registry import Registry
+from sidecar.config.addresses import Listen
 from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
 from sidecar.dependencies.guard import Dependencies
 from sidecar.proxy.plane import DataPlane
+from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
 from sidecar.telemetry.failures import Failures
 from sidecar.telemetry.observer import ConfigReloaded, Fault, Observer
@@ -37,6 +39,12 @@ TICK = 0.5
 
 SUSPENDED = 5.0
 """Seconds by which the wall clock runs ahead of the monotonic one within a tick after a suspend."""
+
+CLOSING = 5.0
+"""Seconds that closing may take after the drain, as told to the service manager."""
+
+STATUS_EVERY = 5.0
+"""Seconds between two looks at what the service manager should show of the state."""
 
 GC_THRESHOLD = 10_000
 """Objects between two looks of the collector: a call leaves no cycles behind, so few are needed."""
@@ -70,6 +78,7 @@ class Daemon:
     Args:
         options: how it was started; a reload reads the same places again.
         config: the configuration to begin with.
+        manager: the service manager that started it; by default none.
 
     Attributes:
         generation: how many configurations have been in force, from 1.
@@ -79,7 +88,10 @@ class Daemon:
         addresses: where the planes listen, by plane.
     """
 
-    def __init__(self, options: Options, config: Config) -> None:
+    def __init__(
+        self, options: Options, config: Config, manager: ServiceManager | None = None
+    ) -> None:
+        self.manager = manager or ServiceManager({}, os.getpid())
         self._options = options
         self.config = config
         self.tally = Tally()
@@ -101,6 +113,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._ticker: asyncio.Task[None] | None = None
+        self._pinger: asyncio.Task[None] | None = None
 
     # -- what the admin plane sees ----------------------------------------------------------
 
@@ -111,6 +124,8 @@ class Daemon:
     async def reload(self) -> ReloadResult:
         """Reads the configuration again and takes it if it is good; never half of it."""
         async with self._reloading:
+            if not self.draining:
+                self.manager.reloading()
             try:
                 config = await asyncio.to_thread(self._load)
                 result = self._take(config)
@@ -121,6 +136,8 @@ class Daemon:
                     hash=self.config.hash,
                     problems=tuple(error.problems),
                 )
+            if not self.draining:
+                self.manager.ready(self._status_line())
         self.observer.emit(
             ConfigReloaded(
                 at=clock.wall(),
@@ -192,16 +209,18 @@ class Daemon:
         loop.set_exception_handler(self._loop_fault)
         try:
             names: list[str] = []
-            for address in self.config.listen:
+            for address in self.manager.listens("listen", self.config.listen):
                 try:
                     names += await self.plane.listen(address)
                 except OSError as error:
                     raise CannotListen(f"cannot listen on {address}: {_reason(error)}") from error
             self.addresses["listen"] = tuple(names)
-            for plane, where, addresses in (
+            for plane, where, configured in (
                 (self.admin, "admin", self.config.admin.listen),
                 (self.probe, "probe", self.config.probe_listen),
             ):
+                addresses = self.manager.listens(where, configured)
+                self._check_exposure(where, addresses)
                 try:
                     self.addresses[where] = await plane.start(addresses)
                 except OSError as error:
@@ -225,13 +244,50 @@ class Daemon:
         )
         for warning in self.config.warnings:
             logs.event("config.warning", level=logging.WARNING, warning=warning)
+        for name in self.manager.unknown:
+            logs.event("manager.socket_unused", level=logging.WARNING, descriptor_name=name)
+        self.manager.ready(self._status_line())
+        self._pinger = loop.create_task(self.manager.keep_pinging())
+
+    def _check_exposure(self, where: str, addresses: tuple[Listen, ...]) -> None:
+        """The rule of the configuration, for sockets that it did not choose."""
+        if where != "admin" or self.config.admin.token_file is not None:
+            return
+        for address in addresses:
+            if not address.loopback:
+                raise CannotListen(
+                    f"the socket at {address} that was handed over for admin can be reached from"
+                    " other machines: set admin.token_file, or let it listen on localhost"
+                )
+
+    def _status_line(self) -> str:
+        """What `systemctl status` shows: one line for a person in a hurry."""
+        now = clock.monotonic()
+        if self.draining:
+            return f"draining, {_count(self.plane.active, 'call')} under way"
+        names = sorted(self.config.providers)
+        bad = []
+        for name in names:
+            verdict = self.registry.provider_verdict(name, now)
+            if verdict is not UpstreamVerdict.UP:
+                bad.append(f"{name} {verdict.value}")
+        told = ", ".join(bad) if bad else "all up"
+        running = _count(self.plane.active, "call")
+        line = f"{_count(len(names), 'provider')}, {told}; {running} under way"
+        if self.config_error is not None:
+            line += f"; the last reload was refused: {self.config_error}"
+        return line[:500]
 
     async def _tick(self) -> None:
         before = clock.wall() - clock.monotonic()
+        told = 0.0
         while True:
             await asyncio.sleep(TICK)
             now = clock.monotonic()
             self.registry.tick(now)
+            if now - told >= STATUS_EVERY and self.manager.address is not None:
+                told = now
+                self.manager.status(self._status_line())
             self.dependencies.tick(now)
             offset = clock.wall() - now
             if offset - before > SUSPENDED:
@@ -255,6 +311,7 @@ class Daemon:
         """Says so, lets callers notice, takes no new calls, lets running ones end."""
         self.draining = True
         drain = self.config.drain
+        self.manager.stopping(self._status_line(), drain.delay + drain.timeout + CLOSING)
         logs.event("daemon.draining", in_flight=self.plane.active, timeout=drain.timeout)
         await self._unless_at_once(asyncio.sleep(drain.delay))
         self.plane.stop_listening()
@@ -275,13 +332,15 @@ class Daemon:
 
     async def close(self) -> None:
         """Frees everything."""
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for task in (self._ticker, self._pinger):
+            if task is not None:
+                task.cancel()
         self.plane.stop_listening()
         await self.plane.stop()
         await self.admin.stop()
         await self.probe.stop()
         self.log.flush()
+        self.manager.close()
         if self.listening:
             logs.event("daemon.stopped")
 
@@ -311,7 +370,7 @@ def serve(options: Options) -> int:
 
 
 async def _serve(options: Options, config: Config) -> int:
-    daemon = Daemon(options, config)
+    daemon = Daemon(options, config, ServiceManager(os.environ, os.getpid()))
     loop = asyncio.get_running_loop()
     reloads: set[asyncio.Task[ReloadResult]] = set()
 
@@ -353,6 +412,10 @@ def restart_needed(old: Config, new: Config) -> tuple[str, ...]:
         "log.format": (old.log.format, new.log.format),
     }
     return tuple(key for key, (before, after) in pairs.items() if before != after)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _reason(error: OSError) -> str:

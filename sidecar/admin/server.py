@@ -194,9 +194,8 @@ class AdminPlane:
         raise AdminError(
             404,
             "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /events, /config, /v1/failures; "
-            "POST /reload, /breakers/{key}/{verb}, /v1/classify, "
-            "/v1/dependencies/{name}/permit, /v1/dependencies/{name}/report",
+            "no such call: GET /, /healthz, /readyz, /status, /events, /config; "
+            "POST /reload, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
     def _check_mutation(self, request: web.BaseRequest) -> None:

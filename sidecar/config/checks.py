@@ -14,6 +14,7 @@ from sidecar.config.addresses import AddressError, Listen
 from sidecar.config.reader import Reader
 from sidecar.config.resolved import Dependency, Provider
 from sidecar.config.schema import SetHeader
+from sidecar.config.suggest import nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -98,11 +99,24 @@ def check_dependency(reader: Reader, dependency: Dependency) -> None:
     _check_breaker(report, dependency)
     if not report.sound("source"):
         return
+    _check_vendor(report, dependency)
     others = {"database": ("sdk",), "sdk": ("vendor", "driver")}
     for key in others[dependency.source]:
         if getattr(dependency, key) is not None:
             message = f"has no effect: the source is {dependency.source}"
             report.problem(report.place(key), message)
+
+
+def _check_vendor(report: Reporter, dependency: Dependency) -> None:
+    from sidecar.envelope.databases import READERS  # noqa: PLC0415 - only who names one needs it
+    from sidecar.envelope.databases.vendors import vendor_named  # noqa: PLC0415
+
+    if dependency.vendor is None or vendor_named(dependency.vendor) is not None:
+        return
+    near = nearest(dependency.vendor, READERS)
+    hint = f'did you mean "{near}"?' if near else f"known are {', '.join(sorted(READERS))}"
+    message = "no such database is known: its errors are told by the driver's classes alone"
+    report.warn(report.place("vendor"), message, hint)
 
 
 def _check_breaker(report: Reporter, provider: Provider | Dependency) -> None:

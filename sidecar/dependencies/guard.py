@@ -12,7 +12,10 @@ import msgspec
 
 from sidecar import clock, correlation
 from sidecar.breaker.model import (
+    NEUTRAL,
+    SUCCESS,
     Mode,
+    Outcome,
     ProviderSettings,
     Refusal,
     Scope,
@@ -25,6 +28,7 @@ from sidecar.dependencies.permits import Lease, Permits, Trouble
 from sidecar.dependencies.reports import Report, outcome_of
 from sidecar.envelope import database, sdk
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
+from sidecar.envelope.raised import Raised
 from sidecar.telemetry.observer import DependencyCalled, Fault, Observer
 
 _WENT_WELL = Classified(envelope=None, verdict=Verdict.SUCCESS, rule="reported: it went well")
@@ -140,9 +144,9 @@ class Dependencies:
         dependency = self._known(name) if lease is None else lease.dependency
         own = report.correlation_id or correlation_id
         id_ = own or (lease.correlation_id if lease is not None else correlation.made())
-        classified = self._classify(dependency, report, id_)
+        classified, outcome = self._judge(dependency, report, id_)
         if lease is not None:
-            lease.admission.settle(outcome_of(classified, report.error), now)
+            lease.admission.settle(outcome, now)
         if found not in (Trouble.REPORTED, Trouble.FOREIGN):
             # A second report is no second failure; a foreign permit's own is still to come.
             duration = report.duration
@@ -176,29 +180,21 @@ class Dependencies:
         except KeyError:
             raise UnknownDependencyError(name) from None
 
-    def _classify(self, dependency: Dependency, report: Report, correlation_id: str) -> Classified:
-        raised = report.error
-        if raised is None:
-            return _WENT_WELL
-        seen_at = clock.wall() if report.now is None else report.now
+    def _judge(
+        self, dependency: Dependency, report: Report, correlation_id: str
+    ) -> tuple[Classified, Outcome]:
+        """What was reported, for the agent and for the breaker; a fault in here settles too."""
+        if report.error is None:
+            return _WENT_WELL, SUCCESS
         try:
-            if dependency.source == "sdk":
-                return sdk.classify(
-                    raised, sdk=dependency.sdk, correlation_id=correlation_id, now=seen_at
-                )
-            return database.classify(
-                raised,
-                vendor=dependency.vendor,
-                driver=report.driver or dependency.driver,
-                correlation_id=correlation_id,
-                now=seen_at,
-            )
-        except Exception as error:  # noqa: BLE001 - the report settles whatever happens here
+            classified = _classified(dependency, report, report.error, correlation_id)
+            return classified, outcome_of(classified, report.error)
+        except Exception as error:  # noqa: BLE001 - the permit ends whatever happens here
             self._observer.emit(
                 Fault(at=clock.wall(), where="classify", error=error, correlation_id=correlation_id)
             )
             rule = f"fault: {type(error).__name__}"
-            return Classified(envelope=None, verdict=Verdict.NEUTRAL, rule=rule)
+            return Classified(envelope=None, verdict=Verdict.NEUTRAL, rule=rule), NEUTRAL
 
     # -- facts ------------------------------------------------------------------------------
 
@@ -230,6 +226,21 @@ class Dependencies:
                 would_refuse=would_refuse,
             )
         )
+
+
+def _classified(
+    dependency: Dependency, report: Report, raised: Raised, correlation_id: str
+) -> Classified:
+    now = clock.wall() if report.now is None else report.now
+    if dependency.source == "sdk":
+        return sdk.classify(raised, sdk=dependency.sdk, correlation_id=correlation_id, now=now)
+    return database.classify(
+        raised,
+        vendor=dependency.vendor,
+        driver=report.driver or dependency.driver,
+        correlation_id=correlation_id,
+        now=now,
+    )
 
 
 def breaker_settings(dependency: Dependency) -> ProviderSettings:

@@ -15,23 +15,27 @@ import msgspec
 
 from sidecar import correlation
 from sidecar.breaker.model import Kind, Outcome
+from sidecar.envelope import transport
 from sidecar.envelope.model import Classified, Verdict
 from sidecar.envelope.raised import Raised, recorded
 
 _LONGEST_PERMIT = 128
 
-_CONNECTION = frozenset(
-    {
-        "connect_timeout",
-        "connection_closed",
-        "connection_error",
-        "connection_refused",
-        "connection_reset",
-        "dns_failure",
-        "tls_failure",
-    }
-)
-_TIMEOUT = frozenset({"query_timeout", "read_timeout", "timeout"})
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(
+        (
+            "connect_timeout",
+            "connection_closed",
+            "connection_error",
+            "connection_refused",
+            "connection_reset",
+            "dns_failure",
+            "tls_failure",
+        ),
+        Kind.CONNECTION,
+    ),
+    **dict.fromkeys(("query_timeout", "read_timeout", "timeout"), Kind.TIMEOUT),
+}
 
 
 class ReportError(ValueError):
@@ -146,6 +150,10 @@ def outcome_of(classified: Classified, raised: Raised | None) -> Outcome:
 def _kind(code: str, raised: Raised | None) -> Kind:
     phase = None if raised is None else raised.phase
     # The SQL standard's class 08 is the connection's.
-    if phase == "connect" or code in _CONNECTION or (code.startswith("08") and len(code) == 5):
+    if phase == "connect" or (code.startswith("08") and len(code) == 5):
         return Kind.CONNECTION
-    return Kind.TIMEOUT if code in _TIMEOUT else Kind.ANSWER
+    if code not in _KINDS and raised is not None and raised.status is None:
+        # A driver's own number hides what the operating system said below it.
+        signal = transport.of_chain(raised)
+        code = code if signal is None or signal.meaning.code is None else signal.meaning.code
+    return _KINDS.get(code, Kind.ANSWER)

@@ -89,7 +89,12 @@ def classified(
     verdict = decision.verdict or table.verdict(class_, evidence.status)
     if not decision.settled:
         class_, retryable, verdict = _obey(
-            evidence, decision, class_, retryable=retryable, verdict=verdict
+            evidence,
+            decision,
+            class_,
+            wish=dialect.should_retry(evidence.headers),
+            retryable=retryable,
+            verdict=verdict,
         )
     body = _shown_body(evidence.seen, redactor)
     code, raw_code = _codes(evidence, decision, redactor)
@@ -134,13 +139,18 @@ def _hidden(value: Any, redactor: Redactor) -> Any:
 
 
 def _obey(
-    evidence: Evidence, decision: Decision, class_: ErrorClass, *, retryable: bool, verdict: Verdict
+    evidence: Evidence,
+    decision: Decision,
+    class_: ErrorClass,
+    *,
+    wish: str | None,
+    retryable: bool,
+    verdict: Verdict,
 ) -> tuple[ErrorClass, bool, Verdict]:
     """`X-Should-Retry`, its two literal values: it changes whether to repeat, never the verdict.
 
     It cannot revive a terminal code. A conflict (409) that may be repeated is a passing one.
     """
-    wish = evidence.headers.get("x-should-retry")
     if wish == "false":
         return class_, False, verdict
     if wish != "true" or decision.terminal:
@@ -153,7 +163,7 @@ def _obey(
 
 
 def _codes(evidence: Evidence, decision: Decision, redactor: Redactor) -> tuple[str, str | None]:
-    """The envelope's code, and the source's where the envelope's replaces it."""
+    """The envelope's code, and the source's where it was replaced or a rule went by it."""
     own = decision.raw_code or evidence.code
     if decision.code is not None:
         code = clean_code(decision.code, redactor)
@@ -166,7 +176,7 @@ def _codes(evidence: Evidence, decision: Decision, redactor: Redactor) -> tuple[
         named = evidence.problem or is_reference(source)
         code = clean_code(last_segment(source) if named else source, redactor)
     code = code if code.strip("_.:/#-") else str(evidence.status)
-    return code, source if source is not None and source != code else None
+    return code, source if source is not None and (source != code or decision.by_code) else None
 
 
 def clean_code(code: str, redactor: Redactor = PATTERNS_ONLY) -> str:

@@ -17,12 +17,14 @@ from urllib.parse import quote, unquote, unquote_plus
 from sidecar.envelope.redact import (
     HIDDEN,
     SHORTEST,
+    SecretPaths,
     is_secret_header,
     is_secret_name,
     looks_secret,
     path_segments,
     redact_headers,
     redact_text,
+    secrets_of_path,
 )
 
 Secrets = Callable[[], Sequence[str]]
@@ -50,7 +52,10 @@ _RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
 def request_secrets(
-    pairs: _RawHeaders, target: str, configured: _RawHeaders = ()
+    pairs: _RawHeaders,
+    target: str,
+    configured: _RawHeaders = (),
+    secret_paths: SecretPaths = (),
 ) -> tuple[str, ...]:
     """The credentials that one request carries, as an answer may echo them.
 
@@ -58,13 +63,14 @@ def request_secrets(
         pairs: its header lines.
         target: its target, path and query, as it came.
         configured: header lines that the configuration puts in: secrets whatever their names.
+        secret_paths: routes of the provider that carry a credential.
 
     Returns:
         Values of at least eight characters, raw and with percent-escapes undone, longest first; at
         most 32, those of the configuration first and cookies last.
     """
     found: dict[str, None] = {}
-    for secret in _all_secrets(pairs, target, configured):
+    for secret in _all_secrets(pairs, target, configured, secret_paths):
         if len(secret) >= SHORTEST:
             found[secret] = None
             if len(found) == _MOST:
@@ -72,7 +78,9 @@ def request_secrets(
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def _all_secrets(pairs: _RawHeaders, target: str, configured: _RawHeaders) -> Iterator[str]:
+def _all_secrets(
+    pairs: _RawHeaders, target: str, configured: _RawHeaders, secret_paths: SecretPaths
+) -> Iterator[str]:
     cookies: list[bytes] = []
     for _, value in configured:
         yield from _in_header(value)
@@ -82,6 +90,8 @@ def _all_secrets(pairs: _RawHeaders, target: str, configured: _RawHeaders) -> It
             cookies.append(value)
         elif _carries_credential(lower.decode("latin-1")):
             yield from _in_header(value)
+    for secret in secrets_of_path(target.partition("?")[0], secret_paths):
+        yield from (secret, unquote(secret))
     yield from _in_target(target)
     # Last, for there may be more of them than are looked for.
     for value in cookies:

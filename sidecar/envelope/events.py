@@ -10,7 +10,8 @@ are too:
 
 * an event without a last blank line is given out at the end of the stream;
 * an event with a name and no data is given out (the official clients do so);
-* a field `error` is kept beside the data (older llama.cpp servers send their errors in one);
+* a field `error` is kept beside the data (older llama.cpp servers send their errors in one), and
+  so is a field `status` (DashScope writes the status of an error event into one);
 * JSON that stands in the stream without `data:` is given out as an event without a name (Gemini
   reports a failure in the middle of a stream so, printed over several lines). Such text begins
   with `{`, `[{` or a lone `[` at the start of a line, where no field of an event is pending. The
@@ -27,7 +28,7 @@ import re
 import msgspec
 
 _BOM = b"\xef\xbb\xbf"
-_FIELDS = frozenset((b"data", b"event", b"error", b"id", b"retry"))
+_FIELDS = frozenset((b"data", b"event", b"error", b"id", b"retry", b"status"))
 # Below this a cap could not tell the name of a field.
 _SMALLEST_CAP = 16
 _BARE_JSON = re.compile(rb"\{|\[\{|\[$")
@@ -42,11 +43,13 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         name: the value of `event:`; None where it is missing or empty.
         data: the lines of data joined by a line feed; invalid UTF-8 is replaced.
         field_error: the value of the field `error`, which no standard knows; else None.
+        status: the value of the field `status`, which no standard knows either; else None.
     """
 
     name: str | None
     data: str
     field_error: str | None
+    status: str | None = None
 
 
 class SseParser:
@@ -71,6 +74,7 @@ class SseParser:
         "_size",
         "_skip_lf",
         "_skipping",
+        "_status",
         "_tail",
         "comments",
         "skipped",
@@ -80,6 +84,7 @@ class SseParser:
     _name: bytes
     _data: list[bytes]
     _error: list[bytes]
+    _status: bytes
     _bare: list[bytes]
     _depth: int
     _size: int
@@ -237,6 +242,8 @@ class SseParser:
             self._name = value
         elif name == b"error":
             self._error.append(value)
+        elif name == b"status":
+            self._status = value.strip()
 
     def _blank(self, out: list[Event]) -> None:
         """The end of an event: give out what was collected."""
@@ -247,6 +254,7 @@ class SseParser:
                     str(self._name, "utf-8", "replace") or None,
                     str(b"\n".join(lines), "utf-8", "replace"),
                     str(b"\n".join(self._error), "utf-8", "replace") if self._error else None,
+                    str(self._status, "latin-1") or None,
                 )
             )
         self._clear()
@@ -255,6 +263,7 @@ class SseParser:
         self._name = b""
         self._data = []
         self._error = []
+        self._status = b""
         self._bare = []
         self._depth = 0
         self._size = 0

@@ -36,7 +36,13 @@ _HTTP_WORDS = frozenset(
     phrase.lower() for status in HTTPStatus for phrase in (status.phrase, status.name)
 )
 _CODE_IN_ERROR = re.compile(
-    r"[a-z][a-z0-9]*(?:[_.][a-z0-9]+)+|[A-Z][A-Z0-9_]{2,}|(?:[A-Z][a-z0-9]+){2,}"
+    r"[a-z][a-z0-9]*(?:[_.][a-z0-9]+)+|[A-Z][A-Z0-9_]{2,}|(?:[A-Z]+[a-z0-9]+){2,}"
+)
+_STATED_IN_GRAPHQL = (
+    "extensions.http.status",
+    "extensions.statusCode",
+    "extensions.status_code",
+    "extensions.status",
 )
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _HEADING = re.compile(r"<h1[^>]*>(.*?)</h1", re.IGNORECASE | re.DOTALL)
@@ -160,17 +166,29 @@ def _choose(candidates: list[str]) -> str | None:
 
 def _status_of(error: dict[str, Any], around: dict[str, Any], seen: Seen) -> int:
     if seen.status >= 400 and not is_problem(seen):
-        return seen.status
+        return _more_precise(seen.status, error, around)
     places = (
-        (error, ("status_code", "statusCode", "status", "code", "http_code")),
+        (error, ("status_code", "statusCode", "status", "code", "http_code", "http_status_code")),
         (around, ("status_code", "statusCode", "status")),
+        (error, _STATED_IN_GRAPHQL),
     )
     for source, names in places:
         for name in names:
-            stated = status_like(as_word(source.get(name)) or "")
+            stated = status_like(as_word(at(source, name)) or "")
             if stated is not None and stated >= 400:
                 return stated
     return seen.status
+
+
+def _more_precise(status: int, error: dict[str, Any], around: dict[str, Any]) -> int:
+    """The client's fault that a body states by number under a 400, which says no more than that."""
+    if status != 400:
+        return status
+    for value in (around.get("statusCode"), *(at(error, name) for name in _STATED_IN_GRAPHQL)):
+        stated = status_like(as_word(value) or "") or 0
+        if 400 < stated < 500:
+            return stated
+    return status
 
 
 def _with_quoted(headers: Headers, error: dict[str, Any], around: dict[str, Any]) -> Headers:
@@ -196,6 +214,23 @@ def read_text(seen: Seen) -> Evidence:
             message = ""
     return Evidence(
         status=seen.status, seen=seen, message=message.strip(), headers=seen.headers, html=html
+    )
+
+
+def with_header_code(evidence: Evidence, code: str) -> Evidence:
+    """Add the code that a header names; one in the body is the more specific one.
+
+    Args:
+        evidence: what the body says.
+        code: the header's; empty for none.
+    """
+    if not code:
+        return evidence
+    own = evidence.code
+    return msgspec.structs.replace(
+        evidence,
+        words={**evidence.words, normal(code): evidence.words.get(normal(code), code)},
+        code=code if own is None or is_prose(own) or status_like(own) is not None else own,
     )
 
 

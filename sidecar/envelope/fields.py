@@ -60,9 +60,11 @@ def normal(word: str) -> str:
 
 
 def at(value: Any, path: str) -> Any:
-    """The member at a dotted path of objects, or None."""
+    """The member at a dotted path of objects, or None; a name may hold a dot itself."""
+    if isinstance(value, dict) and path in value:
+        return value[path]
     if "." not in path:
-        return value.get(path) if isinstance(value, dict) else None
+        return None
     for name in path.split("."):
         if not isinstance(value, dict):
             return None
@@ -79,41 +81,65 @@ def as_number_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+_MESSAGES = (
+    "message", "error_description", "detail", "msg", "title", "description", "Message",
+    "error_message", "errorMessage", "error_msg", "errmsg", "err_msg", "err", "error_summary",
+    "reason", "info",
+)  # fmt: skip
+
+
 def message_of(error: dict[str, Any]) -> str:
     """What an error object tells a person, from the members in which sources say it."""
-    for name in ("message", "error_description", "detail", "msg", "title", "description", "Message",
-                 "reason"):  # fmt: skip
+    for name in _MESSAGES:
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             report = _report(error)
             return f"{value.rstrip('. :')}: {report}" if report and report not in value else value
         if isinstance(value, dict | list) and value:
             return _told(value)
-    return _report(error)
+    told = error.get("errors")
+    return _report(error) or (told if isinstance(told, str) else "")
 
 
 def _report(error: dict[str, Any]) -> str:
     """The fields at fault in one line, where a source names them beside its message.
 
-    Only the form of an object from names to complaints: of a list the first item is the error.
+    An object from names to complaints, a list of sentences, or a list of details; of a list of
+    objects under `errors` the first is the error itself.
     """
-    for name in ("errors", "fieldErrors", "field_errors", "errorMessages"):
+    for name in ("errors", "fieldErrors", "field_errors", "errorMessages", "details"):
         value = error.get(name)
-        if isinstance(value, list) and name == "errorMessages":
-            value = {"": value}
-        if not isinstance(value, dict):
-            continue
-        lines = []
-        for field, told in value.items():
-            said = ", ".join(
-                item for item in (told if isinstance(told, list) else [told])
-                if isinstance(item, str)
-            )  # fmt: skip
-            if said:
-                lines.append(f"{field}: {said}" if field and field not in said else said)
-        if lines:
-            return "; ".join(lines)
+        if isinstance(value, list):
+            value = {"": value} if name == "details" else {"": _sentences(value)}
+        report = _complaints(value)
+        if report:
+            return report
     return ""
+
+
+def _complaints(value: Any) -> str:
+    """An object from names to complaints in one line; empty if it is none."""
+    lines = []
+    for field, told in value.items() if isinstance(value, dict) else ():
+        items = map(_complaint, told if isinstance(told, list) else [told])
+        said = ", ".join(item for item in items if item)
+        if said:
+            lines.append(f"{field}: {said}" if field and field not in said else said)
+    return "; ".join(lines)
+
+
+def _sentences(items: list[Any]) -> list[str]:
+    return [item for item in items if isinstance(item, str)]
+
+
+def _complaint(item: Any) -> str:
+    """One complaint about a field: a sentence, or an object with one."""
+    if not isinstance(item, dict):
+        return item if isinstance(item, str) else ""
+    told, where = item.get("message") or item.get("description"), param_of(item)
+    if not isinstance(told, str):
+        return ""
+    return f"{where}: {told}" if where and where not in told else told
 
 
 def param_of(error: dict[str, Any]) -> str | None:
@@ -122,7 +148,10 @@ def param_of(error: dict[str, Any]) -> str | None:
         value = error.get(name)
         if isinstance(value, list) and value and all(isinstance(part, str | int) for part in value):
             return ".".join(str(part) for part in value)
-        if isinstance(value, str) and value.strip() and (name != "path" or "/" not in value):
+        if not isinstance(value, str) or value.strip() in {"", "None", "null"}:
+            # Some gateways print the nothing of their language.
+            continue
+        if name != "path" or "/" not in value:
             return value.strip()
     return None
 
@@ -137,4 +166,7 @@ def _told(value: Any) -> str:
         elif isinstance(item, dict) and isinstance(item.get("msg"), str):
             where = param_of(item)
             lines.append(f"{where}: {item['msg']}" if where else item["msg"])
-    return "; ".join(lines) or msgspec.json.encode(value).decode()
+    try:
+        return "; ".join(lines) or _complaints(value) or msgspec.json.encode(value).decode()
+    except RecursionError:
+        return ""

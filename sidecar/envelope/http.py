@@ -21,7 +21,7 @@ from sidecar.envelope.compose import Decision
 from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
-from sidecar.envelope.dialects.edges import cloudflare_code
+from sidecar.envelope.dialects.edges import with_edges
 from sidecar.envelope.dialects.rule import Rule
 from sidecar.envelope.evidence import Evidence, inner_errors, read_text, with_challenge
 from sidecar.envelope.fields import is_prose, status_like
@@ -183,6 +183,9 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secre
         return compose.classified(
             *decide(read_text(seen), dialect), dialect, correlation_id, secrets
         )
+    outside = dialect.outside(seen)
+    if outside is not None:
+        return compose.classified(*decide(outside, dialect), dialect, correlation_id, secrets)
     if not may_be_text(seen.headers.get("content-type")):
         return _SUCCESS
     if seen.status != 204 and dialect.is_model_route(seen.method, seen.path):
@@ -213,13 +216,16 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secre
 
 
 def _read_failed(seen: Seen, dialect: Dialect) -> Evidence:
+    outside = dialect.outside(seen)
+    if outside is not None:
+        return outside
     body = decode(seen.body)
     if body is None and (event := first_data(seen.body)):
         body = decode(event)
     if body is None and (seen.truncated or not seen.complete):
         body = decode_cut(seen.body)
     found = None if body is None else dialect.locate(body, seen)
-    return read_text(seen) if found is None else dialect.read(found, seen)
+    return dialect.read_text(seen) if found is None else dialect.read(found, seen)
 
 
 def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
@@ -233,32 +239,22 @@ def decide(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision]:
         The evidence that decided (of a wrapped error the inner one) and the decision, whose class
         is None if weak evidence matched no rule.
     """
-    evidence = _with_edges(with_challenge(evidence))
+    evidence = with_edges(with_challenge(evidence))
     decision = by_rules(evidence, dialect)
     if decision is None or not (decision.terminal and decision.by_code):
         inner = _inner(evidence, dialect)
-        if inner is not None:
+        if inner is not None and not _is_a_rate(*inner, dialect):
             return inner
+        decision = decision or (inner and inner[1])
     if decision is None:
         decision = _unknown(evidence, dialect)
-    elif dialect.quota_may_be_a_rate and _is_a_rate(evidence, decision):
+    elif _is_a_rate(evidence, decision, dialect):
         decision = Decision(
             class_=ErrorClass.RATE_LIMIT,
             code=None,
-            rule=f"{decision.rule}; but a short reset says that it is a rate limit",
+            rule=f"{decision.rule}; but a short wait says that it is a rate limit",
         )
     return evidence, decision
-
-
-def _with_edges(evidence: Evidence) -> Evidence:
-    code = cloudflare_code(evidence)
-    if code is None:
-        return evidence
-    return msgspec.structs.replace(
-        evidence,
-        words={**evidence.words, f"cloudflare:{code}": code},
-        code=code if evidence.code is None or "://" in evidence.code else evidence.code,
-    )
 
 
 def by_rules(evidence: Evidence, dialect: Dialect) -> Decision | None:
@@ -300,10 +296,13 @@ def _inner(evidence: Evidence, dialect: Dialect) -> tuple[Evidence, Decision] | 
     return None
 
 
-def _is_a_rate(evidence: Evidence, decision: Decision) -> bool:
-    if decision.code != "quota_exhausted" or evidence.status != 429:
+def _is_a_rate(evidence: Evidence, decision: Decision, dialect: Dialect) -> bool:
+    """Whether a quota word is a rate limit here: waits that can be sat out are no spent budget."""
+    if not dialect.quota_may_be_a_rate or decision.code != "quota_exhausted":
         return False
-    wait = compose.wait_of(evidence, None)
+    if evidence.status != 429:
+        return False
+    wait = compose.wait_of(evidence, dialect)
     return wait is not None and wait[0] <= _SHORT_RESET
 
 

@@ -17,6 +17,7 @@ from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Ver
 from sidecar.envelope.raised import DEEPEST, Raised
 
 _MOST_TEXT = 4096
+_MOST_CODE = 512
 _MOST_MEMBERS = 64
 
 
@@ -64,7 +65,8 @@ def classified(
         more: further members of `raw`, such as `upstream_request_id`.
     """
     redactor = Redactor(())
-    own = meaning.code or code or raised.name
+    code = None if code is None else code[:_MOST_CODE]
+    own = meaning.code or code or raised.name[:_MOST_CODE]
     wait = meaning.wait
     if not meaning.retryable or wait is None or not isfinite(wait) or wait < 0:
         wait = None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
@@ -250,6 +251,16 @@ def model_in_json(body: bytes) -> str | None:
     return scan.name
 
 
+def model_in_path(segment: str) -> str | None:
+    """The model that a segment of a path names, its percent-escapes undone; None if it names none.
+
+    Args:
+        segment: as it came.
+    """
+    # An escape takes three characters, and one of the longest names may need it for each byte.
+    return _checked(unquote(segment)) if len(segment) <= _MAX_RAW else None
+
+
 def _decoded(body: bytes) -> _Request | None:
     """The fast way for a whole body; None if it is none, or not sure to be read as scanned."""
     if not body.endswith(_ENDS) or body.count(b'"model"') > 1:
@@ -271,6 +282,19 @@ def _checked(name: object) -> str | None:
     if isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name.isprintable():
         return name
     return None
+
+
+_IN_QUERY = re.compile(r"[?&]model=([^&#]{1,1024})")
+
+
+def model_in_query(query: str) -> str | None:
+    """The model that a query names (`?model=gpt-realtime`), or None.
+
+    Args:
+        query: as it came, with its question mark.
+    """
+    found = _IN_QUERY.search(query)
+    return None if found is None else _checked(unquote_plus(found.group(1)))
 
 
 _PARAMETER = re.compile(

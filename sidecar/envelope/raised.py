@@ -155,6 +155,6 @@ def _headers(value: Any) -> Headers:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             continue
         name, held = pair
-        values = held if isinstance(held, list | tuple) else (held,)
-        pairs.extend((str(name), str(one)) for one in values)
+        several = held if isinstance(held, list | tuple) else (held,)
+        pairs += [(str(name), str(one)) for one in several]
     return Headers(pairs)

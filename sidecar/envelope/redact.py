@@ -94,7 +94,9 @@ _SHAPES = re.compile(
       | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,} | glpat-[A-Za-z0-9_-]{12,}
       | xox[a-z]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
       | AIza[A-Za-z0-9_-]{20,} | ya29\.[A-Za-z0-9_-]{10,}
+      | AQ\.[A-Za-z0-9_-]{20,}                             # Google's keys of the newer kind
       | (?:AKIA|ASIA)[A-Z0-9]{12,}
+      | (?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}=*      # Bedrock's
     )"""
 )
 _WEB_TOKEN = re.compile(
@@ -122,6 +124,7 @@ _NAME_ENDS = (
 )  # fmt: skip
 _ASSIGNMENT = re.compile(r"\\?[\"']?\s{0,8}[:=]")
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
+_CAPITAL_STARTS = ("AIza", "AKIA", "ASIA", "AQ.", "ABSK")
 # How the words in front of the dash or underscore of a known key end.
 _SHAPE_ENDS = (
     "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
@@ -212,9 +215,9 @@ def _may_hold_shape(text: str) -> bool:
     for part in text.replace("-", "_").split("_"):
         if part.endswith(_SHAPE_ENDS):
             return True
-    if "A" in text and ("AIza" in text or "AKIA" in text or "ASIA" in text):
+    if "A" in text and any(start in text for start in _CAPITAL_STARTS):
         return True
-    return "xox" in text or "ya29." in text
+    return "xox" in text or "ya29." in text or "bedrock-api-key-" in text
 
 
 def _hide_pair(match: re.Match[str]) -> str:
@@ -310,16 +313,23 @@ def redact_headers(
 # --- targets and names ----------------------------------------------------------------------
 
 
-def redact_target(path_and_query: str) -> str:
+SecretPaths = tuple[re.Pattern[str], ...]
+"""Routes of a provider that carry a credential: searched in a path, each group is a secret."""
+
+
+def redact_target(path_and_query: str, secret_paths: SecretPaths = ()) -> str:
     """A request target fit for a log: secrets in path and query hidden, control characters gone.
 
     Args:
         path_and_query: the target as it came, still percent-encoded. Of a long one only the
             beginning is shown, up to a whole segment or parameter, and then `...`.
+        secret_paths: the provider's own, beside what looks like a secret anywhere.
     """
     path, mark, query = path_and_query.partition("?")
     if len(path) > SHOWN_TARGET:
         path = _beginning(path, "/")
+    for pattern in secret_paths:
+        path = pattern.sub(_hide_groups, path)
     shown = path if _is_of_short_words(path) else _redact_path(path)
     if mark:
         if len(query) > SHOWN_TARGET:
@@ -328,6 +338,22 @@ def redact_target(path_and_query: str) -> str:
     if shown.isprintable():
         return shown
     return "".join(char if char.isprintable() else "?" for char in shown)
+
+
+def _hide_groups(match: re.Match[str]) -> str:
+    shown, end = "", match.start()
+    for group in range(1, len(match.groups()) + 1):
+        if match.start(group) >= end:
+            shown += match.string[end : match.start(group)] + HIDDEN
+            end = match.end(group)
+    return shown + match.string[end : match.end()]
+
+
+def secrets_of_path(path: str, secret_paths: SecretPaths) -> Iterator[str]:
+    """The credentials that a path carries on routes of its provider, as they stand there."""
+    for pattern in secret_paths:
+        for match in pattern.finditer(path):
+            yield from (secret for secret in match.groups() if secret)
 
 
 def _beginning(text: str, separator: str) -> str:
@@ -373,10 +399,11 @@ def _is_opaque(text: str) -> bool:
     return len(text) >= 2 * SHORTEST and text.isalnum()
 
 
-def shown_path(path: str) -> str:
+def shown_path(path: str, secret_paths: SecretPaths = ()) -> str:
     """`redact_target` of a path without a query, quicker for the few that most calls go to."""
     # Whoever calls with long paths fills no memory.
-    return _shown_path(path) if len(path) <= SHOWN_TARGET else redact_target(path)
+    shown = _shown_path if len(path) <= SHOWN_TARGET else redact_target
+    return shown(path, secret_paths)
 
 
 _shown_path = lru_cache(maxsize=512)(redact_target)

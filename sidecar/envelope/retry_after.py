@@ -39,8 +39,10 @@ _PROSE = re.compile(
 _PROSE_GO = re.compile(
     r"(?i)\b(?:try again|retry)\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:h|ms|m|s)){2,})(?![a-z0-9])"
 )
-_DRAFT7 = re.compile(r"(?:^|[,;\s])(limit|remaining|reset)\s*=\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
-_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d+)")
+_FIELDS = re.compile(
+    r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d{1,15}(?:\.\d{1,9})?)(?![\d.])", re.IGNORECASE
+)
+_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d{1,15})(?!\d)")
 
 
 def seconds_of(text: str, now: float, scale: float = 1.0) -> float | None:
@@ -104,7 +106,7 @@ def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
 
     Milliseconds come first: both headers name one instant, and the finer one is right.
     """
-    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+    for name in ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"):
         text = headers.get(name)
         if text is not None and _NUMBER.fullmatch(text.strip()):
             seconds = seconds_of(text, answered_at(headers, now), 0.001)
@@ -142,36 +144,48 @@ def _exhausted(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
     since = answered_at(headers, now)
     for name, value in headers:
         key = name.lower()
-        if key in {"ratelimit", "ratelimit-policy"}:
-            if key == "ratelimit":
-                yield from _structured(value)
+        if "ratelimit" not in key and "rate-limit" not in key:
             continue
-        if "remaining" not in key or ("ratelimit" not in key and "rate-limit" not in key):
+        if "=" in value and not key.endswith("policy"):
+            yield from _structured(value)
+        if "remaining" not in key:
             continue
-        if _left(value) != 0:
-            continue
-        for reset in _reset_names(key):
-            text = headers.get(reset)
-            wait = None if text is None else seconds_of(text, since)
-            if text is not None and wait is not None:
-                yield wait, text
+        for reset, scale in _reset_names(key):
+            spent = _resets_of_spent(value, headers.get(reset) or "")
+            found = ((seconds_of(text, since, scale), text) for text in spent)
+            waits = [(wait, text) for wait, text in found if wait is not None]
+            yield from waits
+            if waits:
                 break
 
 
-def _reset_names(remaining: str) -> Iterator[str]:
-    yield remaining.replace("remaining", "reset-after")
-    yield remaining.replace("remaining", "reset")
+def _reset_names(remaining: str) -> Iterator[tuple[str, float]]:
+    """The headers that may say when a bucket is refilled, with the seconds of their unit."""
+    yield remaining.replace("remaining", "reset-after"), 1.0
+    yield remaining.replace("remaining", "reset"), 1.0
+    # The length of a rolling window: what was spent in it is back after that at the latest.
+    yield remaining.replace("remaining", "interval-milliseconds"), 0.001
+
+
+def _resets_of_spent(remaining: str, resets: str) -> Iterator[str]:
+    """The reset of what is spent; one header may list several windows, in the same order."""
+    lefts, texts = remaining.split(","), resets.split(",")
+    if len(lefts) == 1 or len(lefts) != len(texts):
+        lefts, texts = lefts[:1], [resets]
+    for left, text in zip(lefts, texts, strict=True):
+        if _left(left) == 0:
+            yield text
 
 
 def _left(value: str) -> float | None:
     try:
-        return float(value.split(",", maxsplit=1)[0].strip())
+        return float(value.strip())
     except ValueError:
         return None
 
 
 def _structured(value: str) -> Iterator[tuple[float, str]]:
-    fields = {name.lower(): float(number) for name, number in _DRAFT7.findall(value)}
+    fields = {name.lower(): float(number) for name, number in _FIELDS.findall(value)}
     if "reset" in fields and fields.get("remaining") == 0:
         yield fields["reset"], value
         return

@@ -4,9 +4,11 @@ A status was sent long before a stream is over, so the verdict comes at the end:
 finish reason is a success, an error event is classified like a body, and an end without either is
 a cut. Opening frames, pings and comments are signs of life, not content.
 
-Four vocabularies are known (chat chunks, OpenAI's response events, Anthropic's messages, Ollama's
-lines); they do not collide, so a stream is read by what it turns out to speak. A stream that
-speaks none of them ends well if it ends cleanly.
+Four vocabularies are read here (chat chunks, OpenAI's response events, Anthropic's messages,
+Ollama's lines) and more in `model_events.py`; they do not collide, so a stream is read by what it
+turns out to speak. A stream that speaks none of them ends well if it ends cleanly.
+
+Bodies of frames (gRPC-Web, Connect) are streams too: their last frame says how the call went.
 
 Bytes are never kept beyond one event, and after the first content an event is decoded only if one
 of a few markers stands in it.
@@ -25,11 +27,23 @@ from sidecar.envelope import compose, http
 from sidecar.envelope.compose import Decision
 from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode
-from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.base import Dialect, Heard
+from sidecar.envelope.dialects.grpc_web import end_flag, is_text
+from sidecar.envelope.event_stream import FrameParser
 from sidecar.envelope.events import Event, LinesParser, SseParser
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.locate import Found, find_error, is_truthy_error
+from sidecar.envelope.fields import status_like
+from sidecar.envelope.frames import FramesParser
+from sidecar.envelope.json_array import JsonArrayParser
+from sidecar.envelope.locate import Found, find_error, is_truthy_error, stands_alone
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
+from sidecar.envelope.model_events import (
+    Meaning,
+    ends_invocation,
+    meaning_of,
+    meaning_of_frame,
+    payload_of_chunk,
+)
 from sidecar.envelope.rules import OperatorRule
 from sidecar.envelope.vocabulary import (
     ERROR_EVENTS,
@@ -53,6 +67,7 @@ _GOOD_UNKNOWN = Classified(
     envelope=None, verdict=Verdict.SUCCESS, rule="success: the stream ended cleanly"
 )
 
+FRAMES_TYPE = "application/vnd.amazon.eventstream"
 _LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
 
 
@@ -71,7 +86,9 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
 def _by_type(content_type: str | None) -> bool | None:
     """What the media type alone says; None where the first bytes decide."""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind == "text/event-stream" or any(name in kind for name in _LINE_TYPES):
+    if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in _LINE_TYPES):
+        return True
+    if end_flag(kind) is not None:
         return True
     # Servers mislabel streams; neither JSON nor prose of an answer begins like an event.
     if kind in {"", "text/plain", "application/octet-stream"} or "json" in kind:
@@ -103,6 +120,7 @@ class StreamReader:
         done: a terminator or a finish reason was seen: the answer is whole.
         terminated: the explicit terminator of the vocabulary was seen.
         failed: the error event, classified, as soon as it was seen.
+        error_data: the data of that event, as it came.
         events: how many events were looked at, opening frames included; whole chunks of plain
             content are not.
     """
@@ -129,26 +147,49 @@ class StreamReader:
         self.done = False
         self.terminated = False
         self.failed: Classified | None = None
+        self.error_data = ""
         self.events = 0
         self._seen = seen
         self._dialect = dialect.for_answer(seen)
         self._rules = rules
         self._correlation_id = correlation_id
         self._secrets = secrets
-        self._parser: SseParser | LinesParser | None = None
+        self._parser: SseParser | LinesParser | JsonArrayParser | FrameParser | None = None
         self._sse: SseParser | None = None
         self._start = b""
-        self._known = self._dialect.is_model_route(seen.method, seen.path)
-        self._bytes = False
+        self._frames: FramesParser | None = None
+        self._signs = tuple(sign.decode() for sign in self._dialect.signs)
+        flag = end_flag(seen.headers.get("content-type"))
+        if flag is not None:
+            self._frames = FramesParser(flag, text=is_text(seen.headers.get("content-type")))
+        self._answers = self._dialect.is_model_route(seen.method, seen.path)
+        self._known = self._dialect.ends_by_word(seen.method, seen.path)
+        self._whole = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
-        if self.content and self._sse is not None and self._sse.between_events and is_plain(chunk):
+        if (
+            self.content
+            and self._sse is not None
+            and self._sse.between_events
+            and is_plain(chunk)
+            and not (self._signs and any(sign in chunk for sign in self._dialect.signs))
+        ):
             return
         try:
             self._feed(chunk)
         except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
             self._fault(error)
+
+    @property
+    def framed(self) -> bool:
+        """Is the body a sequence of frames, and not of events?"""
+        return self._frames is not None
+
+    @property
+    def between_frames(self) -> bool:
+        """Could a frame of our own follow what was read of a body of frames?"""
+        return self._frames is not None and self._frames.between_frames
 
     def finish(self, clean: bool) -> Classified:  # noqa: FBT001 - the one thing the end knows
         """Take the end of the body.
@@ -160,7 +201,9 @@ class StreamReader:
             The classification of the whole stream.
         """
         try:
-            if self._parser is None and self._start:
+            if self._frames is not None:
+                self._end_of_frames()
+            elif self._parser is None and self._start:
                 self._choose(b"", final=True)
             if self._parser is not None:
                 for event in self._parser.close():
@@ -179,6 +222,9 @@ class StreamReader:
             )
 
     def _feed(self, chunk: bytes) -> None:
+        if self._frames is not None:
+            self._read_frames(self._frames, chunk)
+            return
         if self._parser is None:
             chunk = self._choose(chunk, final=False)
         if self._parser is None or not chunk:
@@ -192,6 +238,8 @@ class StreamReader:
         self._start += chunk
         if any(name in kind for name in _LINE_TYPES):
             self._parser = LinesParser(MAX_EVENT)
+        elif kind.startswith(FRAMES_TYPE):
+            self._parser = FrameParser(MAX_EVENT)
         elif "event-stream" in kind:
             self._parser = SseParser(MAX_EVENT)
         else:
@@ -199,14 +247,31 @@ class StreamReader:
             if not begin and not final:
                 self._start = b""
                 return b""
-            lines = begin[:1] in {b"{", b"["}
-            self._parser = LinesParser(MAX_EVENT) if lines else SseParser(MAX_EVENT)
+            if begin.startswith(b"["):
+                self._parser = JsonArrayParser(MAX_EVENT)
+            else:
+                lines = begin.startswith(b"{")
+                self._parser = LinesParser(MAX_EVENT) if lines else SseParser(MAX_EVENT)
         self._sse = self._parser if isinstance(self._parser, SseParser) else None
         start, self._start = self._start, b""
         if final:
             for event in self._parser.feed(start):
                 self._event(event)
         return start
+
+    def _read_frames(self, frames: FramesParser, chunk: bytes) -> None:
+        for frame in frames.feed(chunk):
+            self.events += 1
+            self._take(self._dialect.hear_frame(frame, self._seen), None)
+        self.content = self.content or frames.begun
+
+    def _end_of_frames(self) -> None:
+        """Without a last frame the headers may have said it all; else the body was cut."""
+        self._known = True
+        if self.terminated or self.failed is not None or "grpc-status" not in self._seen.headers:
+            return
+        evidence = self._dialect.outside(self._seen)
+        self._take(Heard(evidence=evidence, done=True, terminated=True), None)
 
     # --- events ---------------------------------------------------------------------------
 
@@ -222,19 +287,31 @@ class StreamReader:
             self.done = self.terminated = True
             return
         if event.name == "error":
-            self._fail(decode(data.encode()), data)
+            self._fail(decode(data.encode()), data, status_like(event.status or ""))
             return
-        if self.content and event.name is None and not MARKER.search(data):
+        if (
+            self.content
+            and event.name is None
+            and not MARKER.search(data)
+            and not (self._signs and any(sign in data for sign in self._signs))
+        ):
             return
         value = decode(data.encode())
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        if isinstance(value, dict):
+        if isinstance(self._parser, FrameParser):
+            self._frame(event.name or "", value if isinstance(value, dict) else {}, data)
+        elif isinstance(value, dict):
             self._read(event.name, value, data)
         elif data.strip():
             self.content = True
 
     def _read(self, name: str | None, value: dict[str, Any], data: str) -> None:
+        heard = self._dialect.hear(name, value)
+        if heard is not None:
+            self._known = self._known or heard.done
+            self._take(heard, data)
+            return
         kind = value.get("type") or value.get("event_type")
         kind = kind if isinstance(kind, str) else (name or value.get("event") or "")
         if self._is_error(kind, value):
@@ -246,7 +323,8 @@ class StreamReader:
             self._chat(choices, data)
         elif kind.startswith("response."):
             self._known = True
-            if kind in TERMINAL_RESPONSES:
+            # What failed was asked for: only whoever asks for a stored answer gets here with it.
+            if kind in TERMINAL_RESPONSES or kind == "response.failed":
                 self.done = self.terminated = True
             if kind not in OPENING:
                 self.content = True
@@ -259,12 +337,53 @@ class StreamReader:
             self._known = self.content = True
             if value["done"]:
                 self.done = self.terminated = True
+        elif (meaning := meaning_of(kind, value, self._dialect.failing_reasons)) is not None:
+            self._mean(meaning, data)
         else:
             self.content = self.content or kind not in OPENING
             if kind in OTHER_TERMINALS:
                 self.done = self.terminated = True
 
+    def _take(self, heard: Heard, data: str | None) -> None:
+        """What an event says in its dialect's own words."""
+        self.content = self.content or heard.content
+        self.done = self.done or heard.done
+        self.terminated = self.terminated or heard.terminated
+        if heard.evidence is not None:
+            self._fail_by(heard.evidence)
+        elif heard.error is not None:
+            seen = msgspec.structs.replace(self._seen, body=(data or "").encode(), truncated=False)
+            self._fail_by(self._dialect.read(heard.error, seen, stream=True))
+
+    def _frame(self, kind: str, value: dict[str, Any], data: str) -> None:
+        """An event of a binary stream: a word of Converse's, or a piece of what a model wrote."""
+        meaning = meaning_of_frame(kind)
+        if meaning is not None:
+            self._mean(meaning, data)
+            return
+        self.content = True
+        payload = payload_of_chunk(value) if kind == "chunk" else None
+        if payload is None:
+            return
+        self._read(None, payload, data)
+        if ends_invocation(payload):
+            self.done = self.terminated = True
+
+    def _mean(self, meaning: Meaning, data: str) -> None:
+        """Take what an event means in one of the other vocabularies."""
+        self._known = True
+        self.content = self.content or meaning.content
+        if meaning.error is not None:
+            self._fail(meaning.error, data)
+            return
+        self.done = self.done or meaning.done
+        self.terminated = self.terminated or meaning.terminated
+        self._whole = self._whole or meaning.whole
+
     def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
+        if self._seen.method == "GET" and not stands_alone(value):
+            # The state of what was asked for: a failure that is merely told is a good answer.
+            return False
         # The flat form of Mistral and of older servers has no `error`, as in their bodies.
         return (
             is_truthy_error(value.get("error"))
@@ -296,16 +415,10 @@ class StreamReader:
 
     # --- failing --------------------------------------------------------------------------
 
-    def _fail(self, value: Any, data: str) -> None:
+    def _fail(self, value: Any, data: str, status: int | None = None) -> None:
         """Classify an error event like a body, with the data of the event as what was seen."""
+        self.error_data = data
         seen = msgspec.structs.replace(self._seen, body=data.encode(), truncated=False)
-        if self._rules:
-            decided = http.by_operator(
-                seen, self._dialect, self._rules, self._correlation_id, self._secrets
-            )
-            if decided is not None:
-                self.failed = decided
-                return
         found = _locate(value, self._dialect, seen)
         if found is None:
             text = data if value is None else ""
@@ -314,6 +427,18 @@ class StreamReader:
             )
         else:
             evidence = self._dialect.read(found, seen, stream=True)
+        if status is not None and status >= 400 > evidence.status:
+            evidence = msgspec.structs.replace(evidence, status=status)
+        self._fail_by(evidence)
+
+    def _fail_by(self, evidence: Evidence) -> None:
+        if self._rules:
+            decided = http.by_operator(
+                evidence.seen, self._dialect, self._rules, self._correlation_id, self._secrets
+            )
+            if decided is not None:
+                self.failed = decided
+                return
         evidence, decision = http.decide(evidence, self._dialect)
         self.failed = compose.classified(
             evidence, decision, self._dialect, self._correlation_id, self._secrets
@@ -322,13 +447,17 @@ class StreamReader:
     def _verdict(self, *, clean: bool) -> Classified:
         if self.failed is not None:
             return self.failed
-        if self.terminated or (self.done and clean):
+        if self.terminated or self._whole or (self.done and clean):
             # A finish reason is enough where the body then ends as it should: not every server
             # sends a terminator.
             return _GOOD
-        if clean and not self._known:
+        cut_inside = isinstance(self._parser, FrameParser | JsonArrayParser) and (
+            self._parser.pending
+        )
+        silent = self._answers and not self.events
+        if clean and not (self._known or cut_inside or silent):
             return _GOOD_UNKNOWN
-        if clean and not self.events:
+        if clean and not self.events and self._frames is None:
             code, message = (
                 "invalid_upstream_response",
                 "the upstream answered with an empty stream",

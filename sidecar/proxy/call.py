@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Outcome, Refusal
 from sidecar.envelope.model import Classified, Envelope, Verdict
+from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
+from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
 from sidecar.proxy.relay import Relay
+from sidecar.proxy.websocket import WebSocketRelay
 from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ class Call:
         self._forwarding: Forwarding | None = None
         self._model: str | None = None
         self._refusal: Refusal | None = None
-        self._relay: Relay | None = None
+        self._relay: Relay | WebSocketRelay | None = None
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
         self.plane = plane
@@ -161,6 +164,9 @@ class Call:
         incoming.check_for(runtime.config, found, has_prefix=bool(runtime.upstream.prefix))
         await incoming.begin_body()
         self._model = runtime.dialect.model_of(self.path)
+        if self._model is None and incoming.upgrades:
+            # A conversation names its model where it is opened: it has no body.
+            self._model = model_in_query(found.query)
         if self._model is None:
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
         if self._model is not None:
@@ -177,10 +183,18 @@ class Call:
         if self.admission is not None:
             self.admission.first_byte(self._first_byte_at)
         assert forwarding.exchange is not None
-        self._relay = Relay(self, runtime, forwarding.exchange, forwarding.clock, answer)
+        self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
         if self.classified is None or self.classified.envelope is None:
             self._ending = Ending.ANSWERED
+
+    def _relay_of(
+        self, runtime: Runtime, exchange: Exchange, answer: Answer
+    ) -> Relay | WebSocketRelay:
+        if answer.message.code == 101:
+            self.connection.clock.stop()
+            return WebSocketRelay(self, runtime, exchange, answer)
+        return Relay(self, runtime, exchange, self.connection.clock, answer)
 
     def _enter(self, found: target.Target) -> Runtime:
         runtime = self.plane.runtimes.get(found.provider)
@@ -194,7 +208,7 @@ class Call:
 
     def _admit(self, runtime: Runtime) -> None:
         named = self._model
-        subject = target.route(shown_path(self.path)) if named is None else target.model(named)
+        subject = target.route(self._shown_path()) if named is None else target.model(named)
         if runtime.retired:
             # Taken away by a reload while this call was being read: no breaker is its own any more.
             self.key = f"{runtime.name}/{subject}"
@@ -205,6 +219,17 @@ class Call:
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
+
+    def _shown_path(self) -> str:
+        """The path without its secrets, for people, logs and keys."""
+        dialect = self.runtime.dialect if self.runtime is not None else None
+        return shown_path(self.path, dialect.secret_paths if dialect is not None else ())
+
+    def heard(self) -> None:
+        """The upstream has sent something."""
+        now = self.heard_at = machine.monotonic()
+        if self.key is not None and self.runtime is not None:
+            self.runtime.heard[self.key] = now
 
     # -- settling ---------------------------------------------------------------------------
 
@@ -348,7 +373,13 @@ class Call:
         )
         own = [
             *self.marks(),
-            *replies.error_headers(envelope, verdict, self._advice(envelope, sent=sent)),
+            *replies.error_headers(
+                envelope,
+                verdict,
+                self._advice(envelope, sent=sent),
+                dialect.should_retry_headers,
+            ),
+            *dialect.error_headers(envelope, self.path),
             ("cache-control", "no-store"),
             ("content-type", media_type),
             ("content-length", str(len(body))),
@@ -424,7 +455,7 @@ class Call:
                 key=self.key,
                 model=self._model,
                 method=self.incoming.method,
-                path=shown_path(self.path),
+                path=self._shown_path(),
                 decision=self.decision,
                 status=self.out.status,
                 upstream_status=self._upstream_status,

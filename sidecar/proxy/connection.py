@@ -15,7 +15,6 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from aiohttp import StreamReader
-from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
 from aiohttp.tcp_helpers import tcp_keepalive
@@ -23,6 +22,7 @@ from aiohttp.tcp_helpers import tcp_keepalive
 from sidecar.proxy.clocks import Clock
 from sidecar.proxy.failures import CallerGone, Refused
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
+from sidecar.proxy.paced import Flow, Paced, Said
 
 if TYPE_CHECKING:
     from aiohttp.http_parser import HttpParser
@@ -60,7 +60,7 @@ class PayloadBroken(Exception):
     """The body of a request breaks off or breaks the rules of its framing."""
 
 
-class Connection(BaseProtocol):
+class Connection(Paced):
     """A caller's connection.
 
     Args:
@@ -81,11 +81,13 @@ class Connection(BaseProtocol):
         "_closing",
         "_current",
         "_deaf",
+        "_flow",
         "_handler",
         "_idle_timer",
         "_last_heard",
         "_messages",
         "_resumed",
+        "_said",
         "_tail",
         "_task",
         "_waiter",
@@ -115,7 +117,9 @@ class Connection(BaseProtocol):
         self._handler = handler
         self._messages: deque[tuple[RawRequestMessage, StreamReader] | Refused] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._resumed: asyncio.Future[None] | None = None
+        self._resumed = None
+        self._flow = None
+        self._said: Said | None = None
         self._current: StreamReader | None = None
         self._task: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -143,8 +147,7 @@ class Connection(BaseProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The caller is gone: whatever runs for it is cancelled."""
         self._closing = self._deaf = True
-        if self._resumed is not None and not self._resumed.done():
-            self._resumed.set_result(None)
+        self.release_writer()
         super().connection_lost(exc)
         self._parser = None
         if self._current is not None and not self._current.is_eof():
@@ -163,6 +166,9 @@ class Connection(BaseProtocol):
             return
         if data:
             self._last_heard = self._loop.time()
+        if self._said is not None:
+            self._said(data)
+            return
         if self._upgraded:
             self._tail += data
             if len(self._tail) > READ_SIZE:
@@ -197,23 +203,6 @@ class Connection(BaseProtocol):
     def eof_received(self) -> None:
         """The caller closed its side: nobody waits for an answer."""
 
-    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Every read of a body asks for this: without a pause there is nothing to resume."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-    def pause_writing(self) -> None:
-        """The caller does not read: whoever writes waits."""
-        super().pause_writing()
-        self._resumed = self._loop.create_future()
-
-    def resume_writing(self) -> None:
-        """The caller reads again."""
-        super().resume_writing()
-        if self._resumed is not None and not self._resumed.done():
-            self._resumed.set_result(None)
-        self._resumed = None
-
     # -- serving ----------------------------------------------------------------------------
 
     async def _serve(self) -> None:
@@ -246,7 +235,7 @@ class Connection(BaseProtocol):
                 self._current = None
                 if not keep or self.transport is None:
                     return
-                if self._upgraded:
+                if self._upgraded and self._said is None:
                     self._decline_upgrade()
         except CallerGone:
             self.abort()
@@ -336,6 +325,22 @@ class Connection(BaseProtocol):
     def closing(self) -> bool:
         """Will this connection end after the answer under way?"""
         return self._closing
+
+    def tunnel(self, said: Said, flow: Flow) -> None:
+        """From now on nothing is parsed: what the caller sends is handed over as it is.
+
+        Args:
+            said: takes the bytes.
+            flow: hears when the caller stops to read, and when it reads again.
+        """
+        self._said, self._flow = said, flow
+        tail, self._tail = self._tail, b""
+        if tail:
+            said(tail)
+        if self._buffer_paused:
+            self._resume_reading_for_buffer()
+        if self._resumed is not None:
+            flow(paused=True)
 
     # -- for whoever answers ----------------------------------------------------------------
 

@@ -1,7 +1,13 @@
-"""A stream of events on its way through: what judges it, and where one event ends."""
+"""A stream of events on its way through: what judges it, and where one event ends.
+
+An event of the daemon's own may follow a whole event only: text is told by its blank lines, frames
+by the length in front of them.
+"""
 
 from __future__ import annotations
 
+from sidecar.envelope.decode import decode
+from sidecar.envelope.event_stream import PRELUDE_SIZE, length_of
 from sidecar.envelope.inflate import StreamInflater
 from sidecar.envelope.model import Classified, Verdict
 from sidecar.envelope.stream import StreamReader
@@ -38,9 +44,34 @@ class Scanner:
         return self._inflater is None
 
     @property
+    def framed(self) -> bool:
+        """Is the body a sequence of frames, and not of events?"""
+        return self._reader.framed
+
+    @property
+    def between_frames(self) -> bool:
+        """Could a frame of our own follow what has passed of a body of frames?"""
+        return not self._broken and self._reader.between_frames
+
+    @property
+    def done(self) -> bool:
+        """Has the answer said that it is whole?"""
+        return self._reader.done
+
+    @property
     def content(self) -> bool:
         """Has something meaningful come, an error included?"""
         return self._broken or self._reader.content or self._reader.failed is not None
+
+    @property
+    def begun(self) -> bool:
+        """Was a word of the answer said, so that it is more than an error?"""
+        return self._broken or self._reader.content
+
+    @property
+    def events(self) -> int:
+        """How many events have come so far."""
+        return self._reader.events
 
     @property
     def terminated(self) -> bool:
@@ -51,6 +82,11 @@ class Scanner:
     def failed(self) -> Classified | None:
         """The upstream's own error event, classified."""
         return self._reader.failed
+
+    def error_body(self) -> bytes:
+        """The error object of the upstream's own event, as it came; empty if there is none."""
+        data = self._reader.error_data.encode()
+        return data if isinstance(decode(data), dict) else b""
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the body."""
@@ -121,11 +157,69 @@ class EventTail:
         self._partial = self._partial or bool(kept)
         return kept
 
-    def before_event(self) -> bytes:
-        """What ends half an event that was sent; what is still kept is dropped."""
+    def last(self, event: bytes) -> bytes:
+        """The event behind what ends half an event that was sent; what is kept is dropped."""
         self._kept = b""
         self.since = None
-        return b"\n\n" if self._partial else b""
+        return b"\n\n" + event if self._partial else event
+
+
+class FrameTail:
+    """Keeps the beginning of a frame back until its rest is there.
+
+    Nobody can use half a frame, so that waiting for the rest costs nothing.
+
+    Attributes:
+        since: always None: nothing is given up for having waited.
+    """
+
+    __slots__ = ("_broken", "_kept", "_owed", "since")
+
+    def __init__(self) -> None:
+        self._broken = False
+        self._kept = b""
+        self._owed = 0
+        self.since: float | None = None
+
+    def whole(self, chunk: bytes, now: float) -> bytes:
+        """The bytes that end with a frame, of what was kept and what came.
+
+        Args:
+            chunk: what came.
+            now: as for `EventTail`.
+        """
+        del now
+        data = self._kept + chunk if self._kept else chunk
+        end = 0
+        if self._owed:
+            end = min(self._owed, len(data))
+            self._owed -= end
+        while not self._broken and len(data) - end >= PRELUDE_SIZE:
+            length = length_of(data[end : end + PRELUDE_SIZE])
+            if length is None:
+                self._broken = True
+            elif len(data) - end >= length:
+                end += length
+            elif length > LONGEST_TAIL:
+                self._owed = length - (len(data) - end)
+                end = len(data)
+            else:
+                break
+        if self._broken:
+            end = len(data)
+        self._kept = data[end:]
+        return data[:end]
+
+    def give_up(self) -> bytes:
+        """What was kept, to be sent although its end is not there."""
+        kept, self._kept = self._kept, b""
+        self._broken = self._broken or bool(kept)
+        return kept
+
+    def last(self, event: bytes) -> bytes:
+        """The event, unless half a frame was sent: then nothing can follow that would be read."""
+        self._kept = b""
+        return b"" if self._owed or self._broken else event
 
 
 def _last_end(data: bytes) -> int:

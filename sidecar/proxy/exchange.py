@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from aiohttp import StreamReader
@@ -21,6 +22,7 @@ from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Verdict
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
+from sidecar.proxy.paced import Flow, Paced, Said
 
 _LINE_BREAK = re.compile(rb"\n(?:[ \t]|\r?\n)")
 """The end of a head, or the beginning of a folded line, whichever comes first."""
@@ -38,9 +40,10 @@ class HeadGuard:
     Attributes:
         open: the head of the final answer has not ended yet.
         size: bytes of all heads so far.
+        switched: what follows the head is another protocol.
     """
 
-    __slots__ = ("_carry", "_first", "bodiless", "open", "size")
+    __slots__ = ("_carry", "_first", "bodiless", "open", "size", "switched")
 
     def __init__(self, *, bodiless: bool) -> None:
         self._first = b""
@@ -48,6 +51,7 @@ class HeadGuard:
         self.bodiless = bodiless
         self.open = True
         self.size = 0
+        self.switched = False
 
     def look(self, data: bytes) -> int | None:
         """Takes the next bytes of the answer.
@@ -74,14 +78,15 @@ class HeadGuard:
             self._carry = b""
             if self._first[9:10] != b"1" or self._first[9:12] == b"101":
                 self.open = False
-                self.bodiless = self.bodiless or self._first[9:12] in (b"204", b"304")
+                self.switched = self._first[9:12] == b"101"
+                self.bodiless = self.bodiless or self._first[9:12] in (b"101", b"204", b"304")
                 return at if self.bodiless else len(data)
             self._first = b""
             if at == len(data):
                 return at
 
 
-class UpstreamProtocol(ResponseHandler):
+class UpstreamProtocol(Paced, ResponseHandler):
     """A connection to the upstream that knows what it was asked, and distrusts what it was not.
 
     Attributes:
@@ -97,7 +102,11 @@ class UpstreamProtocol(ResponseHandler):
         self._last = b""
         self._busy = False
         self._excess = False
-        self._resumed: asyncio.Future[None] | None = None
+        self._resumed = None
+        self._flow = None
+        self._said: Said | None = None
+        self._ended: Callable[[Exception | None], None] | None = None
+        self._ahead = b""
 
     def begin(self, *, head_only: bool) -> None:
         """Prepares for the answer to one request."""
@@ -141,6 +150,10 @@ class UpstreamProtocol(ResponseHandler):
         """Counts, and keeps from the parser what is no part of the answer that was asked for."""
         # Before the first exchange the connector speaks here, to an egress proxy.
         if data and self.calls:
+            if self._head.switched:
+                self.received += len(data)
+                self._beyond_http(data)
+                return
             if not self._busy:
                 # Nobody asked: whatever it is, it must not become somebody's answer.
                 self._excess = True
@@ -154,8 +167,13 @@ class UpstreamProtocol(ResponseHandler):
                     self._refuse()
                     return
                 if own < len(data):
+                    beyond, data = data[own:], data[:own]
+                    if self._head.switched:
+                        self.received += len(data)
+                        super().data_received(data)
+                        self._beyond_http(beyond)
+                        return
                     self._excess = True
-                    data = data[:own]
             elif self._head.bodiless:
                 self._excess = True
                 return
@@ -169,30 +187,50 @@ class UpstreamProtocol(ResponseHandler):
         if self.transport is not None:
             self.transport.close()
 
-    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Every read of a body asks for this: without a pause there is nothing to resume."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-    def pause_writing(self) -> None:
-        """The upstream does not read: the upload waits."""
-        super().pause_writing()
-        self._resumed = self._loop.create_future()
-
-    def resume_writing(self) -> None:
-        """The upstream reads again."""
-        super().resume_writing()
-        self._release_writer()
-
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Wakes whoever waits to write."""
-        self._release_writer()
+        """Wakes whoever waits to write, or for the end of both directions."""
+        self.release_writer()
         super().connection_lost(exc)
+        if self._ended is not None:
+            self._ended(None)
 
-    def _release_writer(self) -> None:
-        if self._resumed is not None and not self._resumed.done():
-            self._resumed.set_result(None)
-        self._resumed = None
+    def tunnel(self, said: Said, flow: Flow, ended: Callable[[Exception | None], None]) -> None:
+        """From now on nothing is parsed: what the upstream sends is handed over as it is.
+
+        Args:
+            said: takes the bytes.
+            flow: hears when the upstream stops to read, and when it reads again.
+            ended: called when the connection is gone, or with the error that ends it.
+        """
+        self._said, self._flow, self._ended = said, flow, ended
+        ahead, self._ahead = self._ahead, b""
+        if ahead:
+            said(ahead)
+        if self._buffer_paused:
+            self._resume_reading_for_buffer()
+        if self.transport is None:
+            ended(None)
+        elif self._resumed is not None:
+            flow(paused=True)
+
+    @property
+    def tunnelled(self) -> bool:
+        """Are both directions passed as they are?"""
+        return self._ended is not None
+
+    def end_tunnel(self, error: Exception) -> None:
+        """Ends it with an error of ours (a clock ran out)."""
+        if self._ended is not None:
+            self._ended(error)
+
+    def _beyond_http(self, data: bytes) -> None:
+        """Bytes behind the head that changed the protocol."""
+        if self._said is not None:
+            self._said(data)
+            return
+        self._ahead += data
+        if len(self._ahead) > READ_SIZE and not self._buffer_paused:
+            self._pause_reading_for_buffer()
 
     async def drained(self) -> None:
         """Waits until the upstream takes more bytes, or is gone."""
@@ -219,11 +257,12 @@ class Exchange:
         "_message",
         "_payload",
         "_protocol",
+        "_upgrades",
         "_written_at",
         "reused",
     )
 
-    def __init__(self, connection: Connection, *, head_only: bool) -> None:
+    def __init__(self, connection: Connection, *, head_only: bool, upgrades: bool = False) -> None:
         protocol = connection.protocol
         assert isinstance(protocol, UpstreamProtocol)
         self._connection = connection
@@ -232,6 +271,7 @@ class Exchange:
         self._message: RawResponseMessage | None = None
         self._payload: StreamReader | None = None
         self._written_at: float | None = None
+        self._upgrades = upgrades
         self.reused = protocol.calls > 0
         protocol.begin(head_only=head_only)
 
@@ -275,6 +315,9 @@ class Exchange:
             if message.code < 100:
                 raise _unreadable("its status is below 100")
             if message.code == 101:
+                if self._upgrades and _is_websocket(message):
+                    self._message, self._payload = message, payload
+                    return Answer(message, payload)
                 raise _unreadable("it changes the protocol, which was not asked for")
         reason = _framing_fault(message)
         if reason:
@@ -309,9 +352,20 @@ class Exchange:
 
     def interrupt(self, error: Exception) -> None:
         """Wakes whoever waits for this upstream with an error of ours (a clock ran out)."""
+        if self._protocol.tunnelled:
+            self._protocol.end_tunnel(error)
+            return
         self._protocol.set_exception(error)
         if self._payload is not None and self._payload is not EMPTY_PAYLOAD:
             self._payload.set_exception(error)
+
+    def tunnel(self, said: Said, flow: Flow, ended: Callable[[Exception | None], None]) -> None:
+        """Passes both directions as they are from now on; as for `UpstreamProtocol.tunnel`."""
+        self._protocol.tunnel(said, flow, ended)
+
+    def hold(self, *, paused: bool) -> None:
+        """Reads nothing more from the upstream, or reads again."""
+        self._protocol.hold(paused=paused)
 
     def failure(self, error: Exception) -> UpstreamFailed:
         """What an exception while reading or writing means."""
@@ -365,6 +419,10 @@ class Exchange:
         self._connection.close()
         if transport is not None:
             transport.abort()
+
+
+def _is_websocket(message: RawResponseMessage) -> bool:
+    return message.headers.get("Upgrade", "").strip().lower() == "websocket"
 
 
 def _framing_fault(message: RawResponseMessage) -> str | None:

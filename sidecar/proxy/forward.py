@@ -95,7 +95,11 @@ class Forwarding:
 
     async def _open(self, *, fresh: bool) -> Exchange:
         connection = await self._runtime.upstream.connect(fresh=fresh)
-        self.exchange = Exchange(connection, head_only=self._incoming.method == "HEAD")
+        self.exchange = Exchange(
+            connection,
+            head_only=self._incoming.method == "HEAD",
+            upgrades=self._incoming.upgrades,
+        )
         return self.exchange
 
     async def _ask(self, exchange: Exchange) -> Answer:
@@ -127,6 +131,8 @@ class Forwarding:
         lines = headers.request_lines(
             incoming.raw, upstream.authority, self._runtime.set_headers, named
         )
+        if incoming.upgrades:
+            lines.append(headers.UPGRADE)
         return b"".join(
             (line.encode("utf-8", "surrogateescape"), *lines, upstream.proxy_lines, b"\r\n")
         )

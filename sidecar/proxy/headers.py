@@ -35,6 +35,9 @@ OWN_RESPONSE = frozenset({b"x-error-envelope", b"x-correlation-id"})
 HINTS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 """What the daemon answers for itself on an error; the originals are kept in `raw`."""
 
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+"""What asks for a WebSocket and what grants it, on each hop anew."""
+
 
 def is_own(name: str) -> bool:
     """Is this (lower-case) name one that only a daemon like this writes into answers?"""

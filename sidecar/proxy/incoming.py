@@ -19,6 +19,7 @@ from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
 from sidecar.envelope.policy import wants_envelope
+from sidecar.envelope.redact import SecretPaths
 from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
@@ -44,6 +45,7 @@ class Incoming:
         body: what was read of the body so far and not yet sent on.
         whole: the body is complete.
         chunked: the body comes in chunks.
+        upgrades: the caller wants a WebSocket.
     """
 
     __slots__ = (
@@ -61,6 +63,7 @@ class Incoming:
         "method",
         "named",
         "raw",
+        "upgrades",
         "whole",
     )
 
@@ -82,6 +85,7 @@ class Incoming:
         self.body = b""
         self.whole = payload.is_eof()
         self.chunked = message.chunked
+        self.upgrades = message.upgrade and self._wants_websocket()
 
     @classmethod
     def nothing(cls, connection: Connection) -> Incoming:
@@ -98,6 +102,10 @@ class Incoming:
         """Has the caller not been told yet to send the body it announced?"""
         return self._expects
 
+    def _wants_websocket(self) -> bool:
+        wanted = self.named.get(b"upgrade", b"").strip().lower() == b"websocket"
+        return wanted and self.method == "GET" and self.whole and not self.http10
+
     def header(self, name: bytes) -> str | None:
         """The first value of a header, by its lower-case name."""
         value = self.named.get(name)
@@ -107,13 +115,16 @@ class Incoming:
         """Does the caller ask for the envelope as the body of errors?"""
         return wants_envelope(self.header(b"accept"))
 
-    def secrets(self, configured: headers.RawHeaders = ()) -> tuple[str, ...]:
+    def secrets(
+        self, configured: headers.RawHeaders = (), secret_paths: SecretPaths = ()
+    ) -> tuple[str, ...]:
         """The credentials that the request carries, as an answer may echo them.
 
         Args:
             configured: header lines that the configuration puts in.
+            secret_paths: routes of the provider that carry a credential.
         """
-        return request_secrets(self.raw, self._message.path, configured)
+        return request_secrets(self.raw, self._message.path, configured, secret_paths)
 
     # -- may it pass? -----------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ The relay moves bytes; it asks here what it has seen. The classification itself 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -15,13 +16,14 @@ import msgspec
 
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
+from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
 from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import StreamReader
+from sidecar.envelope.stream import FRAMES_TYPE, StreamReader, is_stream
 from sidecar.proxy import headers, replies
-from sidecar.proxy.events import Scanner
+from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.outgoing import Framing, framing_of
@@ -121,6 +123,16 @@ class Judge:
         self.ended_well = False
         self._supposed: Classified | None = None
 
+    @property
+    def told_in_head(self) -> bool:
+        """Do the headers say how the call went, so that no stream follows?"""
+        return "grpc-status" in self.headers
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of this answer, also where the provider's is chosen for each."""
+        return self._runtime.dialect.for_answer(self._seen(complete=True))
+
     # -- what it means ----------------------------------------------------------------------
 
     def scanner(self) -> Scanner | None:
@@ -137,9 +149,29 @@ class Judge:
         )
         return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
 
+    def is_stream(self, first_bytes: bytes) -> bool:
+        """Is the answer judged by its events: by its media type, its first bytes or its route?"""
+        if is_stream(self.content_type, first_bytes):
+            return True
+        return bool(first_bytes) and self._is_json_stream()
+
+    def _is_json_stream(self) -> bool:
+        if "json" not in (self.content_type or "").lower():
+            return False
+        return self._runtime.dialect.streams_json(self._call.incoming.method, self._call.path)
+
+    def tail(self) -> EventTail | FrameTail | None:
+        """What tells where an event of the stream ends; None where one of ours cannot follow."""
+        kind = (self.content_type or "").lower()
+        if kind.startswith(FRAMES_TYPE):
+            return FrameTail()
+        return None if self._is_json_stream() else EventTail()
+
     def _secrets(self) -> tuple[str, ...]:
         """What the upstream was sent and must not be quoted with."""
-        return self._call.incoming.secrets(self._runtime.set_headers)
+        return self._call.incoming.secrets(
+            self._runtime.set_headers, self._runtime.dialect.secret_paths
+        )
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -186,7 +218,9 @@ class Judge:
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)
         fingerprint = None
-        if classified.verdict is Verdict.FAILURE and kind is Kind.ANSWER:
+        # What opens a conversation says nothing of its content: two are never the same request.
+        repeatable = kind is Kind.ANSWER and self.status != 101
+        if classified.verdict is Verdict.FAILURE and repeatable:
             fingerprint = call.incoming.fingerprint()
         call.settle(
             Outcome(
@@ -241,15 +275,23 @@ class Judge:
 
     # -- the head that it gets --------------------------------------------------------------
 
-    def start(self, body: bytes, *, whole: bool = False) -> bool:
+    def start(
+        self,
+        body: bytes,
+        *,
+        whole: bool = False,
+        instead: Callable[[], bytes] | None = None,
+    ) -> bool:
         """Writes the head, and the body so far.
 
         Args:
             body: what is there of it.
             whole: that is all of it.
+            instead: of a stream that is nothing but an error, the error object: clients read one
+                where the status tells of an error, and no events.
 
         Returns:
-            True if the answer is thereby complete, also where the envelope took the body's place.
+            True if the answer is thereby complete, also where something took the body's place.
         """
         call, message = self._call, self._message
         classified = call.classified
@@ -266,7 +308,7 @@ class Judge:
             return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
-            status < 400 and self._runtime.dialect.reads_errors_in_2xx
+            status < 400 and self.dialect.reads_errors_in_2xx
         ):
             status = status_for(classified, status)
         reason = message.reason if status == message.code else _phrase(status)
@@ -274,14 +316,24 @@ class Judge:
         if status != message.code:
             own.append(("x-sidecar-upstream-status", str(message.code)))
         verdict = classified.verdict if call.settled else None
-        own.extend(replies.error_headers(envelope, verdict, self._advice(classified)))
-        dropped = headers.HINTS
+        names = self._runtime.dialect.should_retry_headers
+        own.extend(replies.error_headers(envelope, verdict, self._advice(classified), names))
+        dropped = headers.HINTS.union(name.encode() for name in names)
         framing = self.framing
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
+        media_type = ENVELOPE_TYPE
         if replaced:
             body = msgspec.json.encode(envelope)
+        elif instead is not None and status >= 400:
+            replaced = True
+            media_type, spoken = replies.body_of(
+                envelope, status, self._runtime.dialect, call.path, plain=False
+            )
+            body = instead() or spoken
+            own.extend(self._runtime.dialect.error_headers(envelope, call.path))
+        if replaced:
             dropped = dropped | REPLACED_BODY
-            own.append(("content-type", ENVELOPE_TYPE))
+            own.append(("content-type", media_type))
             own.append(("content-length", str(len(body))))
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
@@ -304,7 +356,7 @@ class Judge:
             decision="forwarded",
             terminal=classified.terminal,
             sdk_wait_max=self._runtime.config.sdk_wait_max,
-            upstream=self.headers.get("x-should-retry"),
+            upstream=self._runtime.dialect.should_retry(self.headers),
         )
 
 

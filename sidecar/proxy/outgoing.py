@@ -89,6 +89,14 @@ class Outgoing:
         end = b"0\r\n\r\n" if whole and framing is Framing.CHUNKED else b""
         self._connection.write(b"".join((head, *lines, b"\r\n", self._framed(body), end)))
 
+    def switch(self, reason: str, lines: list[bytes]) -> None:
+        """Writes the head that changes the protocol; what follows is not HTTP."""
+        self.keep = False
+        self.started = True
+        self.status = 101
+        head = f"HTTP/1.1 101 {reason}\r\n".encode("utf-8", "surrogateescape")
+        self._connection.write(b"".join((head, *lines, b"\r\n")))
+
     def write(self, data: bytes) -> None:
         """Writes a part of the body."""
         self._connection.write(self._framed(data))

@@ -1,8 +1,9 @@
 """The answer's way back: the bytes untouched, a bounded copy for the classification.
 
 An answer that can carry an error is held until it is whole, `classify_body` is reached or
-`timeouts.hold` has passed, so that an error becomes a real status; a stream of events passes event
-by event and gets its verdict at its end. What fails after its first byte never ends cleanly.
+`timeouts.hold` has passed, so that an error becomes a real status. For the same reason a stream of
+events is held until its first meaningful one; then it passes event by event and gets its verdict
+at its end. What fails after its first byte never ends cleanly.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sidecar import clock as machine
 from sidecar.envelope.model import Envelope
-from sidecar.envelope.stream import is_stream
 from sidecar.proxy.clocks import Clock
-from sidecar.proxy.events import EventTail, Scanner
+from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.judge import Judge, can_carry_error
@@ -26,6 +25,12 @@ if TYPE_CHECKING:
 
 TERMINATED_GRACE = 1.0
 """Seconds for the end of a stream after its terminator, before the connection is dropped."""
+
+HELD_EVENTS = 64
+"""Opening frames and pings for which the head of a stream waits at most."""
+
+HELD_BYTES = 256 * 1024
+"""Bytes of a stream for which its head waits at most."""
 
 TAIL_WAIT = 0.01
 """Seconds for which the beginning of an event waits for its rest: a cut rarely keeps it longer, and
@@ -54,8 +59,9 @@ class Relay:
         self._copies = True
         self._here = False
         self._scanner: Scanner | None = None
-        self._tail: EventTail | None = None
+        self._tail: EventTail | FrameTail | None = None
         self._content = False
+        self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
 
     async def run(self) -> None:
         """Relays head and body, and settles the call."""
@@ -71,10 +77,10 @@ class Relay:
             self._here = True
         else:
             self._wait_for_content()
-        failed = judge.status >= 400
-        if not failed and is_stream(judge.content_type, b""):
+        failed = judge.status >= 400 or judge.told_in_head
+        if not failed and judge.is_stream(b""):
             self._begin_stream()
-            await self._pass(b"")
+            await self._hold_stream([])
         elif judge.off or not (failed or can_carry_error(judge.content_type)):
             self._copies = judge.off
             await self._pass(b"")
@@ -89,17 +95,16 @@ class Relay:
 
     def _heard(self, chunk: bytes) -> None:
         """Bytes arrived: moves the clock, feeds the scanner and the copy."""
-        now = machine.monotonic()
-        call = self._call
-        call.heard_at = now
-        if call.key is not None:
-            self._runtime.heard[call.key] = now
+        self._call.heard()
         scanner = self._scanner
         if scanner is not None:
             scanner.feed(chunk)
             self._content = scanner.content
             if scanner.terminated:
                 self._judge.conclude(scanner.finish(clean=True))
+                self._clock.arm("idle", TERMINATED_GRACE)
+                return
+            if scanner.failed is not None and not scanner.begun:
                 self._clock.arm("idle", TERMINATED_GRACE)
                 return
         else:
@@ -121,7 +126,7 @@ class Relay:
             await self._failed_while_held(b"".join(parts), failure)
             return
         if self._scanner is not None:
-            await self._pass(b"".join(parts))
+            await self._hold_stream(parts, whole=done)
             return
         judge.ended_well = done
         if done or (parts and judge.status >= 400):
@@ -140,7 +145,7 @@ class Relay:
             self._take(parts, exchange.rest())
             return True
         try:
-            async with asyncio.timeout(self._runtime.config.timeouts.hold):
+            async with asyncio.timeout_at(self._held_until):
                 while not self._judge.copy.cut and self._scanner is None:
                     chunk = await exchange.part()
                     if not chunk:
@@ -154,7 +159,7 @@ class Relay:
         if not chunk:
             return
         judge = self._judge
-        if not parts and judge.status < 400 and is_stream(judge.content_type, chunk):
+        if not parts and judge.status < 400 and judge.is_stream(chunk):
             self._begin_stream()
         parts.append(chunk)
         self._heard(chunk)
@@ -175,12 +180,70 @@ class Relay:
         if not judge.start(body):
             self._call.out.cut()
 
+    async def _hold_stream(self, parts: list[bytes], *, whole: bool = False) -> None:
+        """Keeps the head of a stream until something meaningful has come, or for a while.
+
+        An error in the place of the first word becomes a real status, as if there were no stream;
+        what fails after a word was said keeps the status that the upstream gave it.
+        """
+        judge, scanner = self._judge, self._scanner
+        if scanner is None:
+            await self._pass(b"".join(parts))
+            return
+        try:
+            whole = whole or await self._collect_events(parts, scanner)
+        except UpstreamFailed as failure:
+            if scanner.failed is None and not scanner.terminated:
+                await self._failed_while_held(b"".join(parts), failure)
+                return
+            # It has said all it had to say, and left its connection open or broke it.
+            whole = True
+        body = b"".join(parts)
+        if scanner.begun or not (whole or scanner.failed):
+            self._start_stream(body)
+            if whole:
+                self._ended()
+            else:
+                await self._continue()
+            return
+        judge.ended_well = whole
+        judge.conclude(scanner.failed or scanner.finish(clean=True))
+        if not judge.start(body, whole=whole, instead=scanner.error_body):
+            await self._continue()
+
+    def _start_stream(self, body: bytes) -> None:
+        tail = self._tail
+        self._judge.start(body if tail is None else tail.whole(body, self._call.plane.loop.time()))
+
+    async def _collect_events(self, parts: list[bytes], scanner: Scanner) -> bool:
+        """Gathers what comes before the first word; True if the body is whole."""
+        exchange = self._exchange
+        if exchange.complete:
+            self._keep(parts, exchange.rest())
+            return True
+        try:
+            async with asyncio.timeout_at(self._held_until):
+                while not scanner.content and scanner.events < HELD_EVENTS:
+                    chunk = await exchange.part()
+                    if not chunk:
+                        return True
+                    self._keep(parts, chunk)
+                    if sum(map(len, parts)) >= HELD_BYTES:
+                        break
+        except TimeoutError:
+            pass
+        return False
+
+    def _keep(self, parts: list[bytes], chunk: bytes) -> None:
+        parts.append(chunk)
+        self._heard(chunk)
+
     # -- passing on -------------------------------------------------------------------------
 
     def _begin_stream(self) -> None:
         self._scanner = self._judge.scanner()
-        if self._scanner is not None and self._scanner.plain:
-            self._tail = EventTail()
+        if self._scanner is not None and self._scanner.plain and not self._scanner.framed:
+            self._tail = self._judge.tail()
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
@@ -266,7 +329,11 @@ class Relay:
             self._cut(classified.envelope)
 
     def left(self) -> None:
-        """The caller has gone: an error that its head had told of counts all the same."""
+        """The caller has gone: what the answer had said by then counts all the same."""
+        scanner = self._scanner
+        if scanner is not None and (scanner.done or scanner.failed is not None):
+            # Clients of some protocols hang up as soon as their reply is there.
+            self._judge.conclude(scanner.finish(clean=True))
         self._judge.conclude_supposed()
 
     def stop(self, envelope: Envelope) -> None:
@@ -283,9 +350,14 @@ class Relay:
 
     def _cut(self, envelope: Envelope | None) -> None:
         """Ends badly; a stream whose own words are known gets an event that says why."""
-        out, tail = self._call.out, self._tail
-        if envelope is None or tail is None or self._judge.off or not out.takes_more:
+        out, tail, scanner = self._call.out, self._tail, self._scanner
+        if envelope is None or scanner is None or self._judge.off or not out.takes_more:
             out.cut()
             return
+        if tail is None:
+            kind = self._judge.content_type or ""
+            whole = scanner.plain and scanner.between_frames
+            out.cut(self._judge.dialect.frame_error(envelope, kind) if whole else b"")
+            return
         event = self._runtime.dialect.stream_error(envelope, self._call.path)
-        out.cut(tail.before_event() + event)
+        out.cut(tail.last(event))

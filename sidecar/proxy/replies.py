@@ -6,6 +6,7 @@ raises the exception its user already catches, with the envelope beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -136,13 +137,23 @@ def body_of(
 
 
 def error_headers(
-    envelope: Envelope, verdict: Verdict | None, should_retry: str | None
+    envelope: Envelope,
+    verdict: Verdict | None,
+    should_retry: str | None,
+    retry_names: Sequence[str] = ("x-should-retry",),
 ) -> list[tuple[str, str]]:
-    """The headers that every answer with an error carries."""
+    """The headers that every answer with an error carries.
+
+    Args:
+        envelope: the error.
+        verdict: where it is known by now.
+        should_retry: whether a client should repeat by itself; None to say nothing.
+        retry_names: where the clients of this provider look for it.
+    """
     headers = [("x-error-envelope", header_envelope(envelope))]
     if verdict is not None:
         headers.append(("x-sidecar-verdict", verdict.value))
     headers.extend(retry_headers(envelope))
     if should_retry is not None:
-        headers.append(("x-should-retry", should_retry))
+        headers.extend((name, should_retry) for name in retry_names)
     return headers

@@ -145,3 +145,18 @@ def test_a_name_of_a_disabled_provider_is_taken_too(problems_of):
     text = "providers:\n  a: {upstream: https://a.example}\n  b: {upstream: '${UNSET}'}\n"
     (line,) = problems_of(text + "dependencies:\n  b: {source: sdk}\n")
     assert line == "breakers.yaml:5: dependencies.b: the name is taken, by providers.b"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "hint"),
+    [("postgresqll", 'did you mean "postgresql"?'), ("zzzzzzz", "known are cassandra, clickhouse")],
+)
+def test_a_vendor_that_is_not_known_is_a_warning(vendor, hint, load_text):
+    (warning,) = load_text(HEAD + DB + f"    vendor: {vendor}\n").warnings
+    assert "breakers.yaml:5: dependencies.db.vendor: no such database is known" in warning
+    assert hint in warning
+
+
+@pytest.mark.parametrize("vendor", ["postgres", "mariadb", "mssql", "CockroachDB", "redis"])
+def test_vendors_have_many_names(vendor, load_text):
+    assert load_text(HEAD + DB + f"    vendor: {vendor}\n").warnings == ()

@@ -268,19 +268,22 @@ def test_the_duration_is_the_reported_one_else_that_of_the_permit(scene) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "phase", "kind"),
+    ("code", "fields", "kind"),
     [
-        ("connection_refused", None, Kind.CONNECTION),
-        ("dns_failure", None, Kind.CONNECTION),
-        ("08006", None, Kind.CONNECTION),
-        ("2003", "connect", Kind.CONNECTION),
-        ("query_timeout", None, Kind.TIMEOUT),
-        ("57P03", None, Kind.ANSWER),
-        ("08", None, Kind.ANSWER),
+        ("connection_refused", {}, Kind.CONNECTION),
+        ("dns_failure", {}, Kind.CONNECTION),
+        ("08006", {}, Kind.CONNECTION),
+        ("2003", {"phase": "connect"}, Kind.CONNECTION),
+        ("2003", {"cause": Raised(type="ConnectionRefusedError")}, Kind.CONNECTION),
+        ("2013", {"cause": Raised(type="OSError", errno=104)}, Kind.CONNECTION),
+        ("query_timeout", {}, Kind.TIMEOUT),
+        ("57P03", {}, Kind.ANSWER),
+        ("08", {}, Kind.ANSWER),
+        ("503", {"status": 503, "cause": Raised(type="ConnectionResetError")}, Kind.ANSWER),
     ],
 )
-def test_how_it_failed_decides_how_the_breaker_closes(code, phase, kind) -> None:
-    raised = Raised(type="x.Y", phase=phase)
+def test_how_it_failed_decides_how_the_breaker_closes(code, fields, kind) -> None:
+    raised = Raised(type="x.Y", **fields)
     envelope = Envelope(
         class_=ErrorClass.TRANSIENT, source=Source.DATABASE, code=code, message="", retryable=True
     )

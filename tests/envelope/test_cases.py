@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import all_cases, classify_case
+from sidecar.envelope.dialects import get
+from sidecar.envelope.stream import StreamReader
+from tests.cases import all_cases, classify_case, seen_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "data" / "golden-classes.json"
 
@@ -42,6 +44,22 @@ def test_case(case):
 @pytest.mark.parametrize("case", [c for c in all_cases() if c.get("stream")], ids=ids)
 def test_stream_in_pieces(case, piece):
     check(case, classify_case(case, piece=piece))
+
+
+@pytest.mark.parametrize("case", [c for c in all_cases() if c.get("stream")], ids=ids)
+def test_a_stream_that_is_cut_in_two_at_any_byte(case):
+    assert_cut_anywhere(case)
+
+
+def assert_cut_anywhere(case):
+    """The same verdict and the same envelope, wherever the network cuts the body."""
+    seen, dialect = seen_of(case), get(case["provider"])
+    whole = classify_case(case)
+    for cut in range(1, len(seen.body)):
+        reader = StreamReader(dialect, seen, correlation_id="corr-1")
+        reader.feed(seen.body[:cut])
+        reader.feed(seen.body[cut:])
+        assert reader.finish(clean=True) == whole, cut
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=ids)

@@ -59,6 +59,13 @@ def test_targets(target):
     assert any(SECRET in secret for secret in secrets_of(target=target))
 
 
+def test_what_the_dialect_knows_to_be_secret_in_a_path():
+    target = "/up/webhooks/1/pl%61inword?x=/webhooks/2/otherword"
+    found = request_secrets([], target, secret_paths=get("discord").secret_paths)
+    assert set(found) == {"pl%61inword", "plainword"}
+    assert not request_secrets([], target)
+
+
 def test_what_is_no_secret_is_not_taken_for_one():
     assert not secrets_of(
         ("Host", "api.example.com"),

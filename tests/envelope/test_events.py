@@ -21,7 +21,8 @@ GOLDEN = (
     b"event: ping\n\n"
     b"id: 7\nretry: 10\n\n"
     b"data\n\n"
-    b"status:429\ndata: unknown field before\n\n"
+    b"colour:red\ndata: unknown field before\n\n"
+    b"status: 429 \nevent:error\ndata:{}\n\n"
     b'error: {"code":400,\r\nerror: "message":"too long"}\r\n\r\n'
     b"\n\n\n"
     b'{\n  "error": {\n    "code": 503,\n    "message": "a } in \\" text"\n  }\n}\n'
@@ -41,6 +42,7 @@ GOLDEN_EVENTS = [
     Event("ping", "", None),
     Event(None, "", None),
     Event(None, "unknown field before", None),
+    Event("error", "{}", None, "429"),
     Event(None, "", '{"code":400,\n"message":"too long"}'),
     Event(
         None,
@@ -80,12 +82,14 @@ def naive(data, max_event):
     def end():
         nonlocal fields, size, state
         names, data_lines, errors = value_of(b"event"), value_of(b"data"), value_of(b"error")
+        statuses = [value.strip() for value in value_of(b"status")]
         if data_lines or errors or (names and names[-1]):
             events.append(
                 Event(
                     names[-1].decode(errors="replace") or None if names else None,
                     b"\n".join(data_lines).decode(errors="replace"),
                     b"\n".join(errors).decode(errors="replace") if errors else None,
+                    statuses[-1].decode("latin-1") or None if statuses else None,
                 )
             )
         fields, size, state = [], 0, "fresh"
@@ -118,7 +122,7 @@ def naive(data, max_event):
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
-        known = name in (b"data", b"event", b"error", b"id", b"retry")
+        known = name in (b"data", b"event", b"error", b"id", b"retry", b"status")
         if state == "bare" and known:
             end()
         if (

@@ -18,8 +18,11 @@ from sidecar.envelope.retry_after import from_headers, from_prose
 from tests.cases import NOW, classify_case
 from tests.envelope.test_cases import check, ids
 
-_FILE = Path(__file__).with_name("kinds.jsonl")
-CASES = [json.loads(line) for line in _FILE.read_text().splitlines()]
+_FILES = [
+    Path(__file__).with_name("kinds.jsonl"),
+    *sorted(Path(__file__).with_name("kinds").glob("*.jsonl")),
+]
+CASES = [json.loads(line) for file in _FILES for line in file.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
@@ -51,6 +54,30 @@ def test_stream_in_pieces(case, piece):
         ({"errorMessages": ["Field x is bad"], "errors": {}}, "Field x is bad"),
         ({"detail": [{"loc": ["body", "n"], "msg": "required"}]}, "body.n: required"),
         ({"error": {"message": "bad", "path": "/v1/things"}}, "bad"),
+        ({"message": {"name": ["has already been taken"]}}, "name: has already been taken"),
+        (
+            {"error": {"message": "Invalid input", "code": 2001, "errors": ["Title is empty."]}},
+            "Invalid input: Title is empty.",
+        ),
+        ({"errors": "[API] This action requires approval"}, "[API] This action requires approval"),
+        (
+            {"error": "Bad Request", "details": [{"path": ["url"], "message": "not a URL"}]},
+            "Bad Request: url: not a URL",
+        ),
+        (
+            {
+                "error": "RecordInvalid",
+                "description": "Record validation errors",
+                "details": {"subject": [{"description": "cannot be blank", "error": "BlankValue"}]},
+            },
+            "Record validation errors: subject: cannot be blank",
+        ),
+        (
+            {"errors": [{"error": {"code": "blank", "message": "is blank", "field": "name"}}]},
+            "is blank (at name)",
+        ),
+        ({"status": 400, "err": "Invalid token"}, "Invalid token"),
+        ({"status": {"error": "Wrong input"}, "time": 0.1}, "Wrong input"),
     ],
 )
 def test_the_message_names_what_is_at_fault(body, message):

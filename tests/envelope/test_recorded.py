@@ -6,7 +6,11 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given as given_by_hypothesis
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from sidecar.envelope.model import Source
 from sidecar.envelope.raised import recorded
@@ -233,3 +237,41 @@ def test_an_unknown_dialect_names_the_nearest() -> None:
         classify(read(given(status=500, dialect="anthropc"), NOW))
     with pytest.raises(RecordedError, match="a dialect is for answers over HTTP"):
         classify(read(given(source="sdk"), NOW), dialect="openai")
+
+
+NAMES = st.sampled_from(
+    ["type", "mro", "code", "sqlstate", "status", "headers", "body", "args", "message", "attrs",
+     "errno", "phase", "cause", "exceptions", "error", "response", "request", "source", "vendor",
+     "driver", "sdk", "dialect", "provider", "stream", "now", "body_encoding", "method", "path"]
+)  # fmt: skip
+WORDS = st.sampled_from(
+    ["http", "database", "sdk", "postgresql", "mysql", "openai", "boto3-s3", "base64", "connect",
+     "40001", "psycopg.Error", "openai.APIError", "botocore.exceptions.ClientError", "OSError", "8"]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=6),
+    max_leaves=12,
+)
+
+
+@given_by_hypothesis(st.dictionaries(NAMES, VALUES, max_size=12))
+@hypothesis_settings(max_examples=400, deadline=None)
+def test_whatever_is_sent_is_judged_or_explained(document: dict[str, Any]) -> None:
+    for source in ({}, {"source": "database"}, {"source": "sdk"}):
+        try:
+            found = classify(read(json.dumps(document | source), NOW), correlation_id="c-1")
+        except RecordedError as error:
+            told = str(error)
+        else:
+            told = ""
+        if told:
+            assert len(told) < 5_000
+            continue
+        envelope = found.envelope
+        assert found.rule
+        if envelope is not None:
+            assert envelope.correlation_id == "c-1"
+            assert len(envelope.code) <= 64
+            assert len(envelope.message) <= 500
+            json.loads(json.dumps(msgspec.to_builtins(envelope)))

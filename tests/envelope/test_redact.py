@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sidecar.envelope.credentials import Redactor
-from sidecar.envelope.dialects import get
+from sidecar.envelope.dialects import NAMES, get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.redact import (
@@ -18,6 +18,7 @@ from sidecar.envelope.redact import (
     redact_headers,
     redact_target,
     redact_text,
+    secrets_of_path,
     shown_name,
     shown_path,
 )
@@ -32,7 +33,8 @@ SECRET = "hunter2hunter2hunter2"
         "Incorrect API key provided: sk-ant-api03-{}",
         "gsk_{} xai-{} pplx-{} hf_{}",
         "ghp_{} github_pat_{} xoxb-{}",
-        "AIza{} ya29.{}",
+        "AIza{} ya29.{} AQ.{}",
+        "ABSK{} bedrock-api-key-{}",
         "Authorization: Bearer {}",
         "bad header 'Basic {}'",
         '{{"api_key": "{}"}}',
@@ -138,6 +140,43 @@ def test_headers():
 def test_targets(target, shown):
     assert redact_target(target) == shown
     assert shown_path(target) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "shown"),
+    [
+        ("discord", "/api/webhooks/123/token", "/api/webhooks/123/[redacted]"),
+        ("discord", "/webhooks/123/to.ken_-x/messages/@original",
+         "/webhooks/123/[redacted]/messages/@original"),
+        ("discord", "/api/v10/interactions/123/token/callback",
+         "/api/v10/interactions/123/[redacted]/callback"),
+        ("discord", "/api/v10/channels/123/messages", "/api/v10/channels/123/messages"),
+        ("discord", "/api/webhooks/123", "/api/webhooks/123"),
+        ("discord", "/api/webhooks/123/", "/api/webhooks/123/"),
+        ("hubspot", "/oauth/v1/access-tokens/token", "/oauth/v1/access-tokens/[redacted]"),
+        ("hubspot", "/oauth/v1/refresh-tokens/token", "/oauth/v1/refresh-tokens/[redacted]"),
+        ("generic", "/api/webhooks/123/token", "/api/webhooks/123/token"),
+        ("slack", "/commands/T0AAAA/1234/word", "/commands/T0AAAA/[redacted]/[redacted]"),
+        ("slack", "/actions/E0AAAA/1234/word", "/actions/E0AAAA/[redacted]/[redacted]"),
+        ("slack", "/api/chat.postMessage", "/api/chat.postMessage"),
+        ("slack", "/app/settings/word", "/app/settings/word"),
+        ("msgraph", "/webhook/a@b/IncomingWebhook/word/more",
+         "/webhook/[redacted]/[redacted]/[redacted]/[redacted]"),
+        ("msgraph", "/v1.0/me/messages/AAMk/attachments", "/v1.0/me/messages/AAMk/attachments"),
+        ("jira", "/pro/hooks/word", "/pro/hooks/[redacted]"),
+        ("jira", "/automation/webhooks/jira/a/cloud/word",
+         "/automation/webhooks/jira/a/cloud/[redacted]"),
+        ("jira", "/rest/api/3/webhook/10000", "/rest/api/3/webhook/10000"),
+    ],
+)  # fmt: skip
+def test_what_a_dialect_knows_to_be_secret_in_a_path(name, path, shown):
+    secret_paths = get(name).secret_paths
+    assert redact_target(path, secret_paths) == shown
+    assert redact_target(path + "?wait=true", secret_paths) == shown + "?wait=true"
+    assert shown_path(path, secret_paths) == shown
+    hidden = list(secrets_of_path(path, secret_paths))
+    assert all(secret not in shown.split("/") for secret in hidden)
+    assert bool(hidden) == (path != shown)
 
 
 @pytest.mark.parametrize(
@@ -303,3 +342,28 @@ def test_what_stands_in_a_clean_body_is_not_searched_again():
     assert HIDDEN in redactor.text("sk-abcdef123456")
     assert HIDDEN in redactor.whole("it was opensesame1")
     assert HIDDEN in redactor.text("opensesame1")
+
+
+@pytest.mark.parametrize("name", sorted(name for name in NAMES if get(name).secret_paths))
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "/webhooks/1/",
+        "/webhooks/",
+        "1",
+        "/",
+        "/oauth/v1/access-tokens/",
+        "/services/T0A",
+        "/webhook/",
+        "/webhook/a/IncomingWebhook/",
+        "/automation/webhooks/a/",
+        "/workflows/0123",
+        "/pro/hooks/",
+    ],
+)
+def test_the_paths_of_a_dialect_take_linear_time(name, piece):
+    path = "/" + piece * (65536 // len(piece))
+    began = time.perf_counter()
+    list(secrets_of_path(path, get(name).secret_paths))
+    redact_target(path, get(name).secret_paths)
+    assert time.perf_counter() - began < HANG

@@ -503,3 +503,31 @@ async def test_a_fault_in_a_dialect_costs_no_call(start, upstream, monkeypatch) 
     assert running.calls[-1].ending == "answered"
     assert [fault.where for fault in running.faults] == ["classify"]
     assert "RuntimeError" in str(running.faults.pop().error)
+
+
+async def test_a_header_of_the_providers_own_says_whether_to_repeat(start, upstream) -> None:
+    """Stripe's clients read no other; what we say differs from what the upstream said."""
+    body = b'{"error":{"type":"card_error","code":"card_declined","message":"m"}}'
+    upstream.script = says(answer(500, body, (b"Stripe-Should-Retry", b"true")))
+    running = await start({"up": {"upstream": upstream.url, "dialect": "stripe"}})
+    found = await call(running.port, "/up/v1/charges", "POST", b"a=1")
+    assert (found.status, found.get("stripe-should-retry")) == (500, "true")
+    upstream.script = says(answer(402, body, (b"Stripe-Should-Retry", b"true")))
+    found = await call(running.port, "/up/v1/charges", "POST", b"a=2")
+    assert [value for name, value in found.headers if b"should-retry" in name.lower()] == [
+        b"false",
+        b"false",
+    ]
+    await upstream.stop()
+    found = await call(running.port, "/up/v1/charges", "POST", b"a=3")
+    assert (found.status, found.get("stripe-should-retry")) == (502, None)
+
+
+async def test_a_client_that_reads_errors_in_a_success_gets_its_success(start, upstream) -> None:
+    body = b'{"ok":false,"error":"invalid_auth"}'
+    upstream.script = says(answer(200, body))
+    running = await start({"up": {"upstream": upstream.url, "dialect": "slack"}})
+    found = await call(running.port, "/up/api/chat.postMessage", "POST", b"{}")
+    assert (found.status, found.body) == (200, body)
+    assert found.envelope["class"] == "authentication"
+    assert found.get("x-should-retry") == "false"

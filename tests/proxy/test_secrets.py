@@ -191,6 +191,25 @@ async def test_a_route_that_is_a_key(upstream: Upstream, start: Start, log: Line
     assert letters not in "".join(log.lines) + await everything_shown(running)
 
 
+async def test_a_path_that_the_dialect_knows_to_be_a_key(
+    upstream: Upstream, start: Start, log: Lines
+) -> None:
+    word = "twelve-plain-words"
+    running = await start({"up": provider(upstream, dialect="discord")})
+    upstream.script = echo(503)
+    path = f"/up/api/v10/interactions/123456789012345678/{word}/callback"
+    found = await call(running.port, path, "POST", b"{}", ACCEPT)
+    assert found.status == 503
+    assert upstream.requests[-1].target.endswith(f"/{word}/callback".encode()), (
+        "hidden, not changed"
+    )
+    finished = running.calls[-1]
+    assert finished.path == "/api/v10/interactions/123456789012345678/[redacted]/callback"
+    assert finished.key == "up/~api/v10"
+    assert word not in found.raw.decode()
+    assert word not in "".join(log.lines) + await everything_shown(running)
+
+
 async def test_an_upstream_that_is_gone(start: Start, log: Lines) -> None:
     gone = {"upstream": "http://127.0.0.1:1", "dialect": "openai", "mode": "observe"}
     running = await start({"up": gone})

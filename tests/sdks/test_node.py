@@ -240,6 +240,53 @@ async def test_a_stream_that_dies(start, upstream, api, drive, model, code) -> N
     assert {call.verdict for call in running.calls} == {"failure"}
 
 
+async def test_an_error_in_the_place_of_the_first_word(running, upstream, api, drive) -> None:
+    """A status of its own, so that what goes by the status alone is right too."""
+    found = await drive(
+        running,
+        ("stream-chat", "typo-early"),
+        ("stream-responses", "typo-early"),
+        ("stream-messages", "typo-early"),
+        ("ai-stream", "typo-early", "chat"),
+    )
+    for one in found:
+        assert not one["text"]
+        assert "typo-early" in json.dumps(one["error"])
+    for one in found[:3]:
+        assert one["error"]["status"] == 404
+    assert upstream.hits == 4
+    assert {call.verdict for call in running.calls} == {"alive"}
+
+
+async def test_an_error_after_the_first_word(running, upstream, api, drive) -> None:
+    """The upstream's own event passes, and the text until then is whole."""
+    found = await drive(
+        running, *((f"stream-{name}", "cut-event") for name in ("chat", "responses", "messages"))
+    )
+    for one in found:
+        assert one["text"] == "Hello"
+        assert "verloaded" in json.dumps(one["error"])
+        assert one["error"]["api"]
+    assert {call.verdict for call in running.calls} == {"failure"}
+
+
+async def test_the_daemon_stops_in_the_middle(start, upstream, api, drive) -> None:
+    """What was received stays, and the client raises its own error."""
+    running = await begin(start, upstream.url)
+    task = asyncio.create_task(
+        drive(running, *((f"stream-{name}", "cut-hang") for name in ("chat",)))
+    )
+    async with asyncio.timeout(30):
+        while not upstream.hits:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        running.daemon.plane.stop_listening()
+        await running.daemon.plane.stop()
+        (found,) = await task
+    assert found["text"] == "Hello"
+    assert found["error"]["code"] == "draining"
+
+
 async def test_a_long_wait_is_told_and_not_slept(running, api, upstream, drive) -> None:
     rows = [
         (name, model)

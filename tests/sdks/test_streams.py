@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anthropic
@@ -66,7 +67,7 @@ async def test_an_error_in_the_place_of_the_first_word(
     """A misspelt model that is told in a stream: raised, asked once, and counted by nobody."""
     text, error = await make(kind, running).stream(api_name, "typo-early")
     assert text == ""
-    assert isinstance(error, (openai.APIError, anthropic.APIError)), repr(error)
+    assert isinstance(error, (openai.NotFoundError, anthropic.NotFoundError)), repr(error)
     assert "typo-early" in str(error)
     assert upstream.hits == 1
     assert running.calls[0].envelope.code == "model_not_found"
@@ -78,3 +79,20 @@ async def test_without_the_daemon_a_clean_cut_is_a_short_answer(upstream, api, m
     """What the clients make of it by themselves: nothing at all."""
     for kind, api_name in APIS[::2]:
         assert await make(kind, upstream.url).stream(api_name, "cut-clean") == ("Hello", None)
+
+
+@pytest.mark.parametrize(("kind", "api_name"), APIS)
+async def test_the_daemon_stops_in_the_middle(start, upstream, api, make, kind, api_name) -> None:
+    """What was received stays, and the client raises its own error."""
+    running = await begin(start, upstream.url)
+    task = asyncio.create_task(make(kind, running).stream(api_name, "cut-hang"))
+    async with asyncio.timeout(10):
+        while not any(call for call in upstream.requests):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        running.daemon.plane.stop_listening()
+        await running.daemon.plane.stop()
+        text, error = await task
+    assert text == "Hello"
+    assert isinstance(error, (openai.APIError, anthropic.APIError)), repr(error)
+    assert told(error)[0] == "draining"

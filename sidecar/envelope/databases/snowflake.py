@@ -89,4 +89,4 @@ def _of_number(own: int, said: str, raised: Raised) -> Meaning:
         signal = transport.of_chain(raised)
         if meaning is None and signal is not None and signal.meaning.code == "tls_failure":
             meaning = signal.meaning
-    return meaning or _NUMBERS.get(own, UNKNOWN)
+    return meaning or _NUMBERS.get(own) or UNKNOWN

@@ -17,10 +17,11 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule, RuleTable
-from sidecar.envelope.evidence import Evidence, read
+from sidecar.envelope.evidence import Evidence, read, read_text, with_header_code
 from sidecar.envelope.fields import as_number_text, at
+from sidecar.envelope.frames import Frame
 from sidecar.envelope.locate import Found, find_error, is_problem
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 
 _MODEL_ROUTES = (
     "/chat/completions",
@@ -41,7 +42,9 @@ _MODEL_ROUTES = (
 # The member of a body that is an error without the word; and those that may stand anywhere in one,
 # as long as it is small: what a large body holds is data.
 _EARLY_SIGN = re.compile(rb'\s*\{\s*"(?:detail|(?:ok|success)"\s*:\s*false)')
-_SIGN_IN_SMALL = re.compile(rb'"statusCode"|"(?:ok|success)"\s*:\s*false')
+_SIGN_IN_SMALL = re.compile(
+    rb'"statusCode"|"(?:ok|success)"\s*:\s*false|"error_message"\s*:\s*"[^"]'
+)
 _SMALL = 4096
 
 _BODY_WAITS = (
@@ -54,10 +57,32 @@ _BODY_WAITS = (
     ("extensions.retryAfter", 1.0),
     ("extensions.retry_after", 1.0),
     ("metadata.retry_after_seconds", 1.0),
+    ("parameters.retry_after", 1.0),
+    ("retry_in_seconds", 1.0),
+    ("extensions.retry_in_seconds", 1.0),
+    ("limit.reset", 1.0),
 )
 _RESET_PLACES = (
     "resets_in_seconds", "resets_at", "reset_at", "metadata.resets_at", "metadata.reset_at",
 )  # fmt: skip
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event of a stream says in words of its dialect's own.
+
+    Attributes:
+        error: the error that it is.
+        evidence: the same, where it is no object in a body.
+        content: it carries something of the answer.
+        done: after it the answer is whole, if the stream then ends as it should.
+        terminated: it is the explicit end.
+    """
+
+    error: Found | None = None
+    evidence: Evidence | None = None
+    content: bool = False
+    done: bool = False
+    terminated: bool = False
 
 
 class Dialect:
@@ -76,8 +101,14 @@ class Dialect:
         quota_may_be_a_rate: a quota word with a short wait is a rate limit here.
         sells_requests: 402 says that the budget is spent, whatever code came with it.
         failing_reasons: finish reasons that are errors, to their codes.
+        should_retry_headers: where the provider says outright whether to repeat, `true` or
+            `false`; its clients read the first of them that is there.
         unknown_in_success: the class of an error in a 2xx that says nothing else.
         table: all rules in order, made from `rules` and `edges`.
+        secret_paths: routes whose path carries a credential, such as the address of a webhook:
+            searched in the path as it came, each group of a pattern is a secret. In linear time,
+            for whoever calls writes the path.
+        signs: what stands in an event that `hear` must see after the first content too.
     """
 
     name: str = "base"
@@ -96,13 +127,19 @@ class Dialect:
         "x-ms-request-id",
         "x-generation-id",
         "cf-ray",
+        "apigw-requestid",
+        "x-amz-cf-id",
+        "x-azure-ref",
     )
     hints_in_prose: ClassVar[bool] = False
     body_wait_first: ClassVar[bool] = False
     quota_may_be_a_rate: ClassVar[bool] = False
     sells_requests: ClassVar[bool] = False
     failing_reasons: ClassVar[Mapping[str, str]] = {"error": "stream_error"}
+    should_retry_headers: ClassVar[tuple[str, ...]] = ("x-should-retry",)
     unknown_in_success: ClassVar[ErrorClass] = ErrorClass.PERMANENT
+    secret_paths: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    signs: ClassVar[tuple[bytes, ...]] = ()
     table: ClassVar[RuleTable] = RuleTable(EDGES)
 
     def __init_subclass__(cls) -> None:
@@ -131,6 +168,15 @@ class Dialect:
         """Whether a 2xx of this route must be an answer: a completion, an embedding and so on."""
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
 
+    def ends_by_word(self, method: str, path: str) -> bool:
+        """Whether a stream of this route is whole only with a word that says so."""
+        return self.is_model_route(method, path)
+
+    def streams_json(self, method: str, path: str) -> bool:
+        """Whether an answer of this route in JSON is a stream: an array that grows."""
+        del method, path
+        return False
+
     def repeatable(self, method: str, path: str) -> bool:
         """Whether a POST of this route may be sent twice: asking a model changes nothing."""
         return self.is_model_route(method, path)
@@ -139,13 +185,15 @@ class Dialect:
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """Whether a 2xx body is worth decoding; one substring search in the common case."""
-        if b'"error' in body and (b'"errors"' in body or ERROR_IN_EARNEST.search(body) is not None):
+        if b'"error' in body and (
+            b'"errors"' in body or b'"failed"' in body or ERROR_IN_EARNEST.search(body) is not None
+        ):
             return True
         return (
             _EARLY_SIGN.match(body[:512]) is not None
             or (
                 len(body) < _SMALL
-                and (b"false" in body or b'"statusCode"' in body)
+                and (b"false" in body or b'"statusCode"' in body or b'"error_message"' in body)
                 and _SIGN_IN_SMALL.search(body) is not None
             )
             or is_problem(seen)
@@ -160,22 +208,61 @@ class Dialect:
             failing=self.failing_reasons,
         )
 
+    def outside(self, seen: Seen) -> Evidence | None:
+        """An error that stands in headers, or in a body that is no JSON by design; else None."""
+        del seen
+        return None
+
+    def hear(self, name: str | None, value: dict[str, Any]) -> Heard | None:
+        """What an event says in this dialect's own words; None leaves it to the common ones.
+
+        Args:
+            name: the event's name, where it has one.
+            value: its decoded data.
+        """
+        del name, value
+        return None
+
+    def hear_frame(self, frame: Frame, seen: Seen) -> Heard:
+        """What the last frame of a body of frames says."""
+        del frame, seen
+        return Heard(done=True, terminated=True)
+
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence in a located error."""
-        return read(
+        evidence = read(
             found,
             seen,
             code_places=self.code_places,
             word_places=self.word_places,
             stream=stream,
         )
+        return with_header_code(evidence, self.code_in_headers(seen.headers))
+
+    def read_text(self, seen: Seen) -> Evidence:
+        """The evidence in a body in which no error was located: a page, a text, nothing."""
+        return with_header_code(read_text(seen), self.code_in_headers(seen.headers))
+
+    def code_in_headers(self, headers: Headers) -> str:
+        """The code that this provider puts into a header; empty where it does not."""
+        del headers
+        return ""
+
+    def should_retry(self, headers: Headers) -> str | None:
+        """What the provider says of repeating, as it was written; None if it says nothing."""
+        for name in self.should_retry_headers:
+            value = headers.get(name)
+            if value is not None:
+                return value
+        return None
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""
         now = evidence.seen.now
+        told = evidence.seen.body
         # All of these members are named so: most errors have none.
-        sources = (evidence.error, evidence.body) if b"retry" in evidence.seen.body else ()
-        for source in sources:
+        likely = b"retry" in told or b'"reset"' in told
+        for source in (evidence.error, evidence.body) if likely else ():
             if not isinstance(source, dict):
                 continue
             for place, scale in _BODY_WAITS:
@@ -200,6 +287,16 @@ class Dialect:
         return found[0] if found else None
 
     # --- how it is spoken -----------------------------------------------------------------
+
+    def error_headers(self, envelope: Envelope, path: str) -> list[tuple[str, str]]:
+        """Headers by which the official client knows an error of the daemon's own, if it does.
+
+        Args:
+            envelope: what happened.
+            path: the path of the request.
+        """
+        del envelope, path
+        return []
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """A JSON body in this dialect's error shape with the envelope beside it.
@@ -234,3 +331,13 @@ class Dialect:
         """One event that ends a stream with an error, ready to send."""
         body = self.error_body(envelope, 200, path)
         return b"event: error\ndata: " + body + b"\n\n"
+
+    def frame_error(self, envelope: Envelope, content_type: str) -> bytes:
+        """One frame that ends a body of frames with an error; empty where there is no such form.
+
+        Args:
+            envelope: what happened.
+            content_type: of the answer that it ends.
+        """
+        del envelope, content_type
+        return b""

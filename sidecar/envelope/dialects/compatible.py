@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.openai import (
     OPENAI_RULES,
     OpenAI,
@@ -19,7 +20,7 @@ from sidecar.envelope.dialects.openai import (
 from sidecar.envelope.dialects.rule import FIVE, TWO, Rule, statuses
 from sidecar.envelope.dialects.words import PERMANENT, RATE_LIMIT, TRANSIENT, VALIDATION
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.model import Verdict
+from sidecar.envelope.model import Envelope, Verdict
 
 CREDIT_TEXT = Rule(
     name="credit is spent",
@@ -137,9 +138,29 @@ COMPATIBLE_RULES = (
 )
 
 
+_ANTHROPIC = Anthropic()
+
+
+def asks_anthropic(path: str) -> bool:
+    """Whether the route is one that Anthropic's clients ask."""
+    return path.partition("?")[0].rstrip("/").endswith(("/messages", "/messages/count_tokens"))
+
+
 class Compatible(OpenAI):
-    """A gateway or server that speaks like OpenAI."""
+    """A gateway or server that speaks like OpenAI, and like Anthropic where its clients ask."""
 
     name = "openai-compatible"
     rules: ClassVar[tuple[Rule, ...]] = COMPATIBLE_RULES
     quota_may_be_a_rate: ClassVar[bool] = True
+
+    def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
+        """In the form that the clients of this route read."""
+        if asks_anthropic(path):
+            return _ANTHROPIC.error_body(envelope, status, path)
+        return super().error_body(envelope, status, path)
+
+    def stream_error(self, envelope: Envelope, path: str) -> bytes:
+        """In the form that the clients of this route read."""
+        if asks_anthropic(path):
+            return _ANTHROPIC.stream_error(envelope, path)
+        return super().stream_error(envelope, path)

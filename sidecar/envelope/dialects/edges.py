@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
+from sidecar.envelope.dialects.edges_aws import AWS_EDGES, error_type
 from sidecar.envelope.dialects.rule import FIVE, Rule, statuses
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.fields import as_word
-from sidecar.envelope.model import ErrorClass, Verdict
+from sidecar.envelope.fields import as_word, is_prose, normal, status_like
+from sidecar.envelope.model import ErrorClass, Headers, Verdict
 
 _CLOUDFLARE_ERROR = re.compile(r"\bError (?:code:? )?(1\d{3})\b", re.IGNORECASE)
 _CLOUDFLARE_TEXT = re.compile(r"error code: (1\d{3})")
@@ -38,6 +41,41 @@ def cloudflare_code(evidence: Evidence) -> str | None:
     return found.group(1) if found else None
 
 
+def with_edges(evidence: Evidence) -> Evidence:
+    """Add the code that a box in the path gives in a header, a page or a JSON of its own."""
+    named = _named(evidence)
+    if named is None:
+        return evidence
+    word, code = named
+    own = evidence.code
+    headers = evidence.headers
+    if evidence.error.get("cloudflare_error") and evidence.error.get("retryable") is False:
+        # Its way of saying so; what it calls retryable follows from the status as well.
+        headers = Headers((*headers.pairs, ("x-should-retry", "false")))
+    vague = own is None or "://" in own or is_prose(own) or status_like(own) is not None
+    return msgspec.structs.replace(
+        evidence,
+        words={**evidence.words, word: code},
+        code=code if vague else own,
+        headers=headers,
+    )
+
+
+def _named(evidence: Evidence) -> tuple[str, str] | None:
+    """The word that rules know a box's code by, and its spelling."""
+    number = cloudflare_code(evidence)
+    if number is not None:
+        return f"cloudflare:{number}", number
+    type_ = error_type(evidence.headers)
+    if type_ is not None:
+        return normal(type_), type_
+    for name in ("x-amzn-waf-action", "x-vercel-mitigated"):
+        action = evidence.headers.get(name)
+        if action:
+            return f"{name}:{normal(action)}", action
+    return None
+
+
 def _cloudflare(*codes: str) -> frozenset[str]:
     return frozenset(f"cloudflare:{code}" for code in codes)
 
@@ -57,7 +95,71 @@ def _server(evidence: Evidence) -> str:
     return (evidence.headers.get("server") or "").lower()
 
 
+def _page_holds(evidence: Evidence, mark: bytes) -> bool:
+    """Whether a page holds what only the box writes, near its beginning."""
+    return evidence.html and mark in evidence.seen.body[:8192]
+
+
+# Each answers 403 by itself for its firewall only, and new credentials do not pass it.
+FIREWALLS = (
+    Rule(
+        name="HAProxy: forbidden by a rule",
+        why="its own page for a request that its rules deny",
+        statuses=statuses(403),
+        when=lambda evidence: (
+            _page_holds(evidence, b"Request forbidden by administrative rules.")
+            and len(evidence.seen.body) < 1024
+        ),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="Akamai: access denied",
+        why="its edge made this page itself",
+        statuses=statuses(403),
+        when=lambda evidence: evidence.html and _server(evidence).startswith("akamaighost"),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="Azure firewall",
+        why="the page of Front Door's or of Application Gateway's firewall",
+        statuses=statuses(403),
+        when=lambda evidence: (
+            _page_holds(evidence, b"Microsoft-Azure-Application-Gateway")
+            or (
+                "x-azure-ref" in evidence.headers
+                and _page_holds(evidence, b"The request is blocked.")
+            )
+        ),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="Imperva: blocked",
+        why="its header, and a page that loads its own script",
+        statuses=statuses(403),
+        when=lambda evidence: (
+            "x-iinfo" in evidence.headers and _page_holds(evidence, b"_Incapsula_Resource")
+        ),
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="Vercel firewall",
+        why="x-vercel-mitigated: denied, or a robot check",
+        statuses=statuses(403, 429),
+        when=lambda evidence: evidence.headers.get("x-vercel-mitigated") is not None,
+        class_=ErrorClass.PERMANENT,
+    ),
+    Rule(
+        name="Fastly: no such site",
+        why="the host is not set up there: a wrong address, whatever the status says",
+        statuses=FIVE | statuses(404, 421),
+        when=lambda evidence: evidence.text.startswith("fastly error: unknown domain"),
+        class_=ErrorClass.PERMANENT,
+    ),
+)
+
 EDGES = (
+    *AWS_EDGES,
+    *FIREWALLS,
     Rule(
         name="Envoy: rate limited",
         why="its own limiter, which may be told to answer with another status than 429",
@@ -87,16 +189,9 @@ EDGES = (
         code="challenge",
     ),
     Rule(
-        name="AWS WAF",
-        why="x-amzn-waf-action: a robot check, which new credentials do not pass",
-        when=lambda evidence: evidence.headers.get("x-amzn-waf-action") is not None,
-        class_=ErrorClass.PERMANENT,
-        code="challenge",
-    ),
-    Rule(
         name="Cloudflare: the site's day is spent",
-        why="error 1027: the owner's daily allowance, whatever the page says of a moment",
-        codes=_cloudflare("1027"),
+        why="1025 and 1027: the owner's daily allowance, whatever the page says of a moment",
+        codes=_cloudflare("1025", "1027"),
         class_=ErrorClass.PERMANENT,
         code="plan_window_exhausted",
     ),
@@ -120,27 +215,6 @@ EDGES = (
         statuses=statuses(526),
         class_=ErrorClass.TRANSIENT,
         retryable=False,
-    ),
-    Rule(
-        name="AWS load balancer firewall",
-        why="a load balancer answers 403 by itself for its firewall only",
-        statuses=statuses(403),
-        when=lambda evidence: evidence.html and _server(evidence).startswith("awselb"),
-        class_=ErrorClass.PERMANENT,
-    ),
-    Rule(
-        name="CloudFront firewall",
-        why="x-cache says that CloudFront made this 403 page itself",
-        statuses=statuses(403),
-        when=lambda evidence: (
-            evidence.html
-            and "error from cloudfront" in (evidence.headers.get("x-cache") or "").lower()
-            and any(
-                phrase in evidence.seen.body[:8192].decode("latin-1").lower()
-                for phrase in ("request blocked", "configured to block access")
-            )
-        ),
-        class_=ErrorClass.PERMANENT,
     ),
     Rule(
         name="Envoy is overloaded",

@@ -7,10 +7,15 @@ codes is assumed. Prose counts only inside a 2xx that calls itself an error.
 
 from __future__ import annotations
 
+import re
+from http import HTTPStatus
 from typing import ClassVar
 
+import msgspec
+
 from sidecar.envelope.dialects.base import Dialect
-from sidecar.envelope.dialects.oauth import OAUTH
+from sidecar.envelope.dialects.edges_aws import API_GATEWAY
+from sidecar.envelope.dialects.oauth import OAUTH, polling_interval
 from sidecar.envelope.dialects.openai import REQUEST_TOO_LARGE
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
@@ -21,7 +26,16 @@ from sidecar.envelope.dialects.words import (
     REFUSED_CREDENTIALS,
 )
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.fields import is_reference
+from sidecar.envelope.fields import is_reference, normal, status_like
+from sidecar.envelope.locate import Found, is_graphql
+from sidecar.envelope.model import Seen
+
+_WORD = re.compile(r"[A-Za-z]{2,32}(?:[_-][A-Za-z]{1,32}){0,8}")
+# What a `status` says that names no error: how it went, or the status of HTTP in words.
+_OUTCOMES = frozenset(
+    {"error", "errors", "fail", "failed", "failure", "ko", "nok", "ok", "success"}
+)
+_STATUS_WORDS = frozenset(normal(status.phrase) for status in HTTPStatus)
 
 
 def _is_problem(evidence: Evidence) -> bool:
@@ -37,9 +51,43 @@ def _may_be_renewed(evidence: Evidence) -> bool:
     )
 
 
+def _names_itself(evidence: Evidence) -> Evidence:
+    """With the word that stands under `id` or `status`, where nothing better is a code.
+
+    An `id` of mere letters is no identifier of a request.
+    """
+    if evidence.code is not None and status_like(evidence.code) is None:
+        return evidence
+    for place, no_codes in (("id", _OUTCOMES), ("status", _OUTCOMES | _STATUS_WORDS)):
+        word = evidence.error.get(place)
+        if isinstance(word, str) and _WORD.fullmatch(word) and normal(word) not in no_codes:
+            known = {normal(word): word, **evidence.words}
+            return msgspec.structs.replace(evidence, code=word, words=known)
+    return evidence
+
+
 def _is_unsuccessful(evidence: Evidence) -> bool:
     return isinstance(evidence.body, dict) and evidence.body.get("success") is False
 
+
+EXPIRED_TOKEN = Rule(
+    name="a signed token has expired",
+    why="a renewable credential; servers that verify tokens say it in a sentence only",
+    says=(
+        "jwt expired",
+        "jwt is expired",
+        "token has expired",
+        "token is expired",
+        "token expired",
+        "signature has expired",
+    ),
+    statuses=statuses(401),
+    when=_may_be_renewed,
+    class_=AUTHENTICATION,
+    code="token_expired",
+    retryable=True,
+    terminal=True,
+)
 
 GENERIC_RULES = (
     Rule(
@@ -56,24 +104,7 @@ GENERIC_RULES = (
         when=_is_problem,
         class_=RATE_LIMIT,
     ),
-    Rule(
-        name="a signed token has expired",
-        why="a renewable credential; servers that verify tokens say it in a sentence only",
-        says=(
-            "jwt expired",
-            "jwt is expired",
-            "token has expired",
-            "token is expired",
-            "token expired",
-            "signature has expired",
-        ),
-        statuses=statuses(401),
-        when=_may_be_renewed,
-        class_=AUTHENTICATION,
-        code="token_expired",
-        retryable=True,
-        terminal=True,
-    ),
+    EXPIRED_TOKEN,
     Rule(
         name="refused by Cloudflare's own API",
         why="success: false with the number of a refused credential",
@@ -88,6 +119,16 @@ GENERIC_RULES = (
         statuses=TWO,
         class_=RATE_LIMIT,
     ),
+)
+
+
+WITHOUT_CODE = Rule(
+    name="a GraphQL error without a code",
+    why="nothing says whether it will pass: it is neither repeated nor counted",
+    statuses=TWO,
+    when=lambda evidence: evidence.code is None and is_graphql(evidence.error),
+    class_=PERMANENT,
+    code="graphql_error",
 )
 
 
@@ -106,7 +147,14 @@ class Generic(Dialect):
     """An API of which nothing is known but HTTP and the habits of JSON."""
 
     name = "generic"
-    rules: ClassVar[tuple[Rule, ...]] = (*OAUTH, *GENERIC_RULES, REQUEST_TOO_LARGE, *COMMON)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *API_GATEWAY,
+        *OAUTH,
+        *GENERIC_RULES,
+        REQUEST_TOO_LARGE,
+        *COMMON,
+        WITHOUT_CODE,
+    )
     code_places: ClassVar[tuple[str, ...]] = (
         "extensions.code",
         "code",
@@ -117,10 +165,24 @@ class Generic(Dialect):
         "errorType",
         "reason",
         "category",
+        "errcode",
+        "err_code",
+        "tag",
+        # The member that names the variant of a tagged union.
+        ".tag",
     )
     word_places: ClassVar[tuple[str, ...]] = ("details.error_code", "innererror.code")
     quota_may_be_a_rate: ClassVar[bool] = True
 
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence, with a code also from where only habit puts one."""
+        return _names_itself(super().read(found, seen, stream=stream))
+
     def is_model_route(self, method: str, path: str) -> bool:
         """Whether the route is one of a model API, whatever the host."""
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
+
+    def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
+        """As everywhere, and the interval of a device flow."""
+        interval = polling_interval(evidence)
+        return (interval, f"{interval:g}") if interval else super().wait_in_body(evidence)

@@ -11,9 +11,21 @@ from sidecar.envelope.dialects.words import AUTHENTICATION, TRANSIENT, VALIDATIO
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.model import Verdict
 
+_POLLING = words("authorization_pending slow_down")
+
 
 def _spoken(evidence: Evidence) -> bool:
     return "word" in evidence.error
+
+
+def polling_interval(evidence: Evidence) -> float | None:
+    """The seconds between two polls that a device flow's answer names (GitHub's does), or None."""
+    if not (_spoken(evidence) and evidence.words.keys() & _POLLING):
+        return None
+    interval = evidence.error.get("interval")
+    if isinstance(interval, bool) or not isinstance(interval, int | float):
+        return None
+    return float(interval) if 0 <= interval < 3600 else None
 
 
 OAUTH = (
