@@ -133,13 +133,9 @@ class Judge:
             self._seen(complete=True),
             rules=self._runtime.config.rules,
             correlation_id=self._call.correlation_id,
-            secrets=self._secrets,
+            secrets=self._call.secrets,
         )
         return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
-
-    def _secrets(self) -> tuple[str, ...]:
-        """What the upstream was sent and must not be quoted with."""
-        return self._call.incoming.secrets(self._runtime.set_headers)
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -169,7 +165,7 @@ class Judge:
                 self._runtime.dialect,
                 rules=self._runtime.config.rules,
                 correlation_id=self._call.correlation_id,
-                secrets=self._secrets,
+                secrets=self._call.secrets,
             )
         except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
             rule = f"fault: {type(error).__name__}"
