@@ -183,6 +183,7 @@ class CredentialSource:
                 method = getattr(result.chain, "method", None)
                 logs.event("credentials.found", provider=self._provider, found_by=method)
             self._found, self._stale, self._failure = result, False, None
+            self._looked = self._ended
         if search is not None and not search.done():
             search.set_result(None)
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import re
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
 
 from .upstreams import Received, Script, Visit, answer
 
@@ -59,6 +63,16 @@ def query_as_signed(query: bytes) -> bytes:
     pairs = (part.partition(b"=")[::2] for part in query.split(b"&") if part)
     written = sorted((encoded(decoded(name)), encoded(decoded(value))) for name, value in pairs)
     return b"&".join(name + b"=" + value for name, value in written)
+
+
+def forget_this_machine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Leaves botocore no credentials: the shared files are `config` and `credentials` in a folder."""
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def sends(raw: bytes) -> Script:

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.proxy import aws_credentials, signing
 
-from .aws import Account, Aws, sends
+from .aws import Account, Aws, forget_this_machine, sends
 from .callers import Caller, call, request
 from .upstreams import Upstream, answer
 
@@ -38,12 +38,7 @@ EXPIRED = {
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing of this machine's AWS settings, and one good key."""
-    for name in os.environ:
-        if name.startswith("AWS_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    forget_this_machine(monkeypatch, tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", GOOD)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
 
@@ -202,14 +197,15 @@ async def test_a_caller_that_leaves_in_the_middle(start, upstream, aws) -> None:
     await caller.closed()
     assert (await call(running.port, MODEL, "POST", BODY, JSON)).status == 200
     assert (upstream.hits, aws.signed_by) == (1, [GOOD])
-    assert [(one.verdict, one.status) for one in running.calls] == [("neutral", 0), ("success", 200)]
+    assert [(one.verdict, one.status) for one in running.calls] == [
+        ("neutral", 0),
+        ("success", 200),
+    ]
 
 
 @pytest.mark.parametrize("coding", ["sized", "chunked"])
 @pytest.mark.parametrize("limit", ["configured", "default"])
-async def test_what_is_held_is_bounded(
-    start, upstream, aws, monkeypatch, coding, limit
-) -> None:
+async def test_what_is_held_is_bounded(start, upstream, aws, monkeypatch, coding, limit) -> None:
     monkeypatch.setattr("sidecar.proxy.incoming.MOST_BODY", 1000)
     limits = {"request_body": 1000} if limit == "configured" else {}
     running = await start({"up": section(upstream, limits=limits)})
@@ -311,15 +307,17 @@ async def test_a_session_that_ended_is_looked_up_anew(
 ) -> None:
     """What the upstream calls expired is not used again, if there is other."""
     monkeypatch.setattr(aws_credentials, "AGAIN", 0.0)
+    monkeypatch.setattr(aws_credentials, "LOOK", 1e9)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     file = tmp_path / "credentials"
-    lines = "[default]\naws_access_key_id = {0}\naws_secret_access_key = {1}\naws_session_token = {2}\n"
+    lines = (
+        "[default]\naws_access_key_id = {0}\naws_secret_access_key = {1}\naws_session_token = {2}\n"
+    )
     file.write_text(lines.format("ASIAONE", "one", "token-one"))
     aws.accounts = {"ASIAONE": Account("one", "token-one"), "ASIATWO": Account("two", "token-two")}
     running = await start({"up": section(upstream, rules=[EXPIRED])})
     assert (await call(running.port, MODEL, "POST", BODY, JSON)).status == 200
-    # Rewritten within the time in which the files are not looked at again.
     file.write_text(lines.format("ASIATWO", "two", "token-two"))
     aws.accounts["ASIAONE"].ended = True
     found = await call(running.port, MODEL, "POST", BODY, JSON)
@@ -343,7 +341,10 @@ async def test_a_reload_turns_it_on_and_off(start, upstream, aws) -> None:
     file = daemon._options.config
     plain = file.read_text()
     assert (await call(running.port, "/up/x", "GET")).status == 403
-    text = plain.replace("dialect: bedrock", "dialect: bedrock\n    sign: {aws: {service: bedrock, region: us-east-1}}")
+    text = plain.replace(
+        "dialect: bedrock",
+        "dialect: bedrock\n    sign: {aws: {service: bedrock, region: us-east-1}}",
+    )
     file.write_text(text)
     assert (await daemon.reload()).changed == ("up",)
     assert (await call(running.port, "/up/x", "GET")).status == 200

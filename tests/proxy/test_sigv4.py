@@ -46,9 +46,7 @@ def of_botocore(method: str, target: str, headers: dict[str, str], key: Key, sco
     """The signature that botocore comes to for a request that has all its headers."""
     request = AWSRequest(method, f"https://{headers['host']}{target}", headers=headers)
     request.context["timestamp"] = headers["x-amz-date"]
-    auth = SigV4Auth(
-        Credentials(key.name, key.secret, key.token), scope.service, scope.region
-    )
+    auth = SigV4Auth(Credentials(key.name, key.secret, key.token), scope.service, scope.region)
     text = auth.string_to_sign(request, auth.canonical_request(request))
     found: str = auth.signature(text, request)
     return found
@@ -164,7 +162,10 @@ def test_headers_that_come_twice_are_one() -> None:
         ("?", "?"),
         ("?a=1&&b=%41", "?a=1&&b=%41"),
         ("?X-Amz-Signature=x", ""),
-        ("?a=1&X-Amz-Algorithm=A&X-Amz-Credential=C%2FD&X-Amz-Date=D&b=X-Amz-Date", "?a=1&b=X-Amz-Date"),
+        (
+            "?a=1&X-Amz-Algorithm=A&X-Amz-Credential=C%2FD&X-Amz-Date=D&b=X-Amz-Date",
+            "?a=1&b=X-Amz-Date",
+        ),
         ("?x-amz-expires=1&X%2DAmz-Security-Token=t&X-Amz-SignedHeaders=host&z", "?z"),
         ("?X-Amz-Other=1", "?X-Amz-Other=1"),
     ],
