@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import re
+import sys
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -73,6 +74,32 @@ def forget_this_machine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+_PROCESS = """
+import json, sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+count = Path({folder!r}) / "count"
+number = int(count.read_text()) if count.exists() else 0
+count.write_text(str(number + 1))
+left = {left}[min(number, len({left}) - 1)]
+end = datetime.now(timezone.utc) + timedelta(seconds=left)
+print(json.dumps({{
+    "Version": 1, "AccessKeyId": f"ASIA{{number}}", "SecretAccessKey": "secret",
+    "SessionToken": f"token-{{number}}", "Expiration": end.isoformat(),
+}}))
+"""
+
+
+def sessions(folder: Path, left: list[float]) -> None:
+    """A `credential_process` whose sessions last so many seconds, one after the other."""
+    script = folder / "process.py"
+    script.write_text(_PROCESS.format(folder=str(folder), left=left))
+    (folder / "config").write_text(
+        f"[default]\ncredential_process = {sys.executable} {script}\nregion = eu-west-1\n"
+    )
 
 
 def sends(raw: bytes) -> Script:

@@ -24,7 +24,7 @@ from sidecar.proxy.sigv4 import Key
 from tests.field.process import Process
 from tests.field.scene import until
 
-from .aws import forget_this_machine
+from .aws import forget_this_machine, sessions
 from .callers import Caller, call, request
 from .upstreams import Upstream, answer, says
 
@@ -355,36 +355,10 @@ async def test_shared_files_that_change_are_read_again(files, source, monkeypatc
     assert (await one.key()).name == "AKIDTHREE"
 
 
-PROCESS = """
-import json, sys
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
-
-count = Path({folder!r}) / "count"
-number = int(count.read_text()) if count.exists() else 0
-count.write_text(str(number + 1))
-left = {left}[min(number, len({left}) - 1)]
-end = datetime.now(timezone.utc) + timedelta(seconds=left)
-print(json.dumps({{
-    "Version": 1, "AccessKeyId": f"ASIA{{number}}", "SecretAccessKey": "secret",
-    "SessionToken": f"token-{{number}}", "Expiration": end.isoformat(),
-}}))
-"""
-
-
-def process(folder: Path, left: list[float]) -> None:
-    """A `credential_process` whose sessions last so many seconds, one after the other."""
-    script = folder / "process.py"
-    script.write_text(PROCESS.format(folder=str(folder), left=left))
-    (folder / "config").write_text(
-        f"[default]\ncredential_process = {sys.executable} {script}\nregion = eu-west-1\n"
-    )
-
-
 async def test_sessions_of_a_process_are_renewed(files, source, monkeypatch) -> None:
     monkeypatch.setattr(aws_credentials, "AGAIN", 0.0)
     # botocore renews at once what has less than a quarter of an hour left.
-    process(files, [50, 50, 3600])
+    sessions(files, [50, 50, 3600])
     one = source()
     assert (await one.key()) == Key("ASIA1", "secret", "token-1")
     assert (await one.key()) == Key("ASIA2", "secret", "token-2")
