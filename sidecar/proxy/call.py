@@ -162,14 +162,20 @@ class Call:
         own = None if named is None else plane.is_own(named, self.connection)
         found = incoming.check(plane.config, is_own=own)
         runtime = self._enter(found)
-        incoming.check_for(runtime.config, found, has_prefix=bool(runtime.upstream.prefix))
+        signer = runtime.signer
+        incoming.check_for(
+            runtime.config,
+            found,
+            has_prefix=bool(runtime.upstream.prefix),
+            is_signed=signer is not None,
+        )
         await incoming.begin_body()
         self._model = runtime.dialect.model_of(self.path)
         if self._model is None:
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
         if self._model is not None:
             self._model = shown_name(self._model, incoming.secrets)
-        rest, signer = found.rest, runtime.signer
+        rest = found.rest
         if signer is not None:
             rest = found.path + without_presigning(found.query)
             self._signing = await signer.ready()

@@ -62,6 +62,7 @@ class Incoming:
         "_held",
         "_length",
         "_limit",
+        "_limit_name",
         "_message",
         "_payload",
         "_sample",
@@ -85,6 +86,7 @@ class Incoming:
         self._held: deque[bytes] | tuple[()] = ()
         self._length = 0
         self._limit: int | None = None
+        self._limit_name = "limits.request_body"
         self._sample = b""
         self.method = message.method
         self.raw = message.raw_headers
@@ -172,8 +174,16 @@ class Incoming:
         if not origin_allowed(self.header(b"origin"), self.header(b"sec-fetch-site"), host):
             raise Refused("forbidden_host", "a foreign web page may not call through this daemon")
 
-    def check_for(self, provider: Provider, found: target.Target, *, has_prefix: bool) -> None:
+    def check_for(
+        self, provider: Provider, found: target.Target, *, has_prefix: bool, is_signed: bool
+    ) -> None:
         """What can be refused once the provider is known.
+
+        Args:
+            provider: its configuration.
+            found: the routed target.
+            has_prefix: the upstream's URL has a path.
+            is_signed: the daemon signs the request, so that a caller's own signature is no matter.
 
         Raises:
             Refused: `bad_request`, `sigv4_unsupported` or `too_large`.
@@ -181,7 +191,7 @@ class Incoming:
         if has_prefix and target.climbs(found.path):
             raise Refused("bad_request", "the path leaves the provider's configured prefix")
         self._limit = provider.limits.request_body
-        if provider.sign.aws is None:
+        if not is_signed:
             authorization = self.named.get(b"authorization")
             signed = authorization is not None and authorization.startswith(b"AWS4-")
             if signed or "X-Amz-Signature=" in found.query:
@@ -191,6 +201,7 @@ class Incoming:
                 raise Refused("sigv4_unsupported", SIGNED_BODY)
             if self._limit is None:
                 self._limit = MOST_BODY
+                self._limit_name = "what is held to be signed, unless limits.request_body is set"
         length = self.named.get(b"content-length")
         self._length = int(length) if length is not None else 0
         self._check_length()
@@ -203,10 +214,8 @@ class Incoming:
 
     def _check_length(self) -> None:
         if self._limit is not None and self._length > self._limit:
-            more = ", the default for what is signed" if self._limit == MOST_BODY else ""
             raise Refused(
-                "too_large",
-                f"the request's body is over limits.request_body ({self._limit} bytes{more})",
+                "too_large", f"the request's body is over {self._limit_name} ({self._limit} bytes)"
             )
 
     # -- the body ---------------------------------------------------------------------------

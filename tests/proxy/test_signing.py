@@ -217,7 +217,8 @@ async def test_what_is_held_is_bounded(start, upstream, aws, monkeypatch, coding
         await caller.send(head, chunked(b"x" * 600, b"x" * 401))
     found = await caller.answer()
     assert (found.status, found.envelope["code"], upstream.hits) == (413, "too_large", 0)
-    assert "limits.request_body (1000 bytes" in found.envelope["message"]
+    words = "limits.request_body" if limit == "configured" else "unless limits.request_body is set"
+    assert f"{words} (1000 bytes)" in found.envelope["message"]
     await caller.closed()
     assert (await call(running.port, MODEL, "POST", b"x" * 1000, JSON)).status == 200
 

@@ -200,9 +200,14 @@ async def test_sessions_that_end_are_renewed(start, upstream, aws, monkeypatch, 
     made = client(running)
     for _ in range(4):
         await asyncio.to_thread(made.converse, modelId=MODELS[0], messages=SAID)
-        for ended in aws.signed_by[:-1]:
-            aws.accounts[ended].ended = ended != aws.signed_by[-1]
-    assert (aws.refused, aws.signed_by) == ([], ["ASIA1", "ASIA2", "ASIA3", "ASIA3"])
+        for name, account in aws.accounts.items():
+            account.ended = name < aws.signed_by[-1]
+    # The first session may have been replaced before the first call came.
+    assert aws.signed_by in (
+        ["ASIA1", "ASIA2", "ASIA3", "ASIA3"],
+        ["ASIA2", "ASIA3", "ASIA3", "ASIA3"],
+    )
+    assert aws.refused == []
     assert [one.verdict for one in running.calls] == ["success"] * 4
     made.close()
 
