@@ -304,6 +304,7 @@ ELSEWHERE = {
     "breaker.": "each threshold has its effect in tests/breaker/test_reload.py",
     "tls": "certificates under a name that stays: tests/proxy/test_lifecycle.py",
     "proxy": "an egress proxy makes other connections, as `upstream` does",
+    "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
 AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format"}

@@ -477,4 +477,5 @@ async def test_a_command_that_never_answers_keeps_no_daemon_alive(files, tmp_pat
         assert (await caller.answer()).envelope["code"] == "draining"
         assert not daemon.lines("fault")
     finally:
+        await Caller.close_all()
         await daemon.end()
