@@ -1,5 +1,7 @@
 """`sign.aws`: what the host tells, what has to be said, and what cannot stand beside it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,7 @@ import pytest
 from sidecar.config import aws
 from sidecar.config.aws import Endpoint, endpoint_of
 
+ROOT = Path(__file__).parents[2]
 HEAD = "providers:\n  a:\n    upstream: {}\n"
 RUNTIME = "https://bedrock-runtime.us-east-1.amazonaws.com"
 
@@ -178,3 +181,8 @@ def test_the_effective_configuration_shows_what_is_signed(load_text) -> None:
     again = load_text(msgspec.yaml.encode(shown).decode())
     assert (again.redacted(), again.hash) == (shown, config.hash)
     assert config.hash != load_text(HEAD.format(RUNTIME)).hash
+
+
+def test_who_signs_nothing_loads_nothing() -> None:
+    code = "import sys, sidecar.daemon; assert not {'boto3', 'botocore'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -14,7 +14,7 @@ from sidecar.proxy import aws_credentials, signing
 
 from .aws import Account, Aws, forget_this_machine, sends
 from .callers import Caller, call, request
-from .upstreams import Upstream, answer
+from .upstreams import Upstream, Visit, answer
 
 GOOD, SECRET = "AKIDGOOD", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 MODEL = "/up/model/anthropic.claude-3-5-sonnet-20241022-v2:0/converse"
@@ -256,6 +256,26 @@ async def test_a_wrong_key_is_the_upstreams_answer(start, upstream, aws, monkeyp
     assert signature not in shown
     assert SECRET not in shown
     assert running.calls[0].verdict == "alive"
+
+
+async def test_what_it_is_signed_with_is_never_quoted(start, upstream, aws, monkeypatch) -> None:
+    """A token like any other word, and the signature by itself, echoed without their names."""
+    token = "plain-looking-words"
+    monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+
+    async def echoes(visit: Visit) -> None:
+        await visit.read_body()
+        signature = visit.request.get(b"authorization")[-64:].decode()
+        message = f"nobody takes {token} or {signature} here"
+        await visit.send(answer(403, json.dumps({"message": message}).encode()))
+
+    upstream.script = echoes
+    running = await start({"up": section(upstream)})
+    found = await call(running.port, MODEL, "POST", BODY, JSON)
+    assert found.envelope["message"] == "nobody takes [redacted] or [redacted] here"
+    shown = str(running.calls[0].envelope)
+    assert token not in shown
+    assert upstream.requests[0].get(b"authorization")[-64:].decode() not in shown
 
 
 async def test_an_unknown_key(start, upstream, aws) -> None:
