@@ -66,7 +66,8 @@ class Fake:
     def wait_for(self, count: int) -> list[Seen]:
         """The requests, once there are so many."""
         with self._more:
-            assert self._more.wait_for(lambda: len(self.seen) >= count, 20), self.seen
+            came = self._more.wait_for(lambda: len(self.seen) >= count, 20)
+            assert came, f"{len(self.seen)} requests of {count}"
             return list(self.seen)
 
     def outcomes(self, count: int) -> list[Any]:
