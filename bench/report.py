@@ -220,6 +220,11 @@ COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("json.loads µs", "json_us", ".1f"),
         ("vs json.loads", "to_json", ".1f"),
     ],
+    "guard": [
+        ("p50 µs", "guard_p50", ",.0f"),
+        ("p99 µs", "guard_p99", ",.0f"),
+        ("longest µs", "guard_max", ",.0f"),
+    ],
     "bodies": [
         ("MiB/s", "rate", ",.0f"),
         ("vs forwarder", "to_forwarder", ".2f"),
@@ -264,6 +269,7 @@ TITLES = {
     "open_streams": ("open_streams", "2,000 open and silent streams: medians of the rounds"),
     "many_streams": ("many_streams", "200,000 streams in ten tenths: medians"),
     "classify": ("classify", "Classification alone, in this process"),
+    "guard": ("guard", "What a guard adds to a call that does nothing: medians of the rounds"),
     "download": ("bodies", "1 MiB down, octets: 4 connections"),
     "download_json": ("bodies", "1 MiB down, JSON: 4 connections"),
     "upload": ("bodies", "1 MiB up, JSON: 4 connections"),
