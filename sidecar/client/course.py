@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sidecar.client.attempt import Arguments, Attempt
 from sidecar.client.errors import SidecarError, enveloped
-from sidecar.client.marks import ENVELOPE, header_of
+from sidecar.client.marks import ENVELOPE, header_of, is_response
 from sidecar.client.policy import Action, Asked, Progress, Step, next_step
+from sidecar.envelope.peek import woken
 
 if TYPE_CHECKING:
     from sidecar.client.judged import Judged
@@ -65,7 +66,7 @@ class Course:
 
     def returned(self, result: object) -> Step | None:
         """What follows on a result; None if it is one, and no error that the daemon marked."""
-        if header_of(getattr(result, "headers", None), ENVELOPE) is None:
+        if not is_response(result) or header_of(woken(result, "headers"), ENVELOPE) is None:
             return None
         from sidecar.client.judged import judge_answer  # noqa: PLC0415 - as above
 

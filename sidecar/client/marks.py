@@ -9,6 +9,14 @@ ENVELOPE = "x-error-envelope"
 SHOULD_RETRY = "x-should-retry"
 
 
+def is_response(value: object) -> bool:
+    """Whether this is an HTTP answer of some client, by the name of its class.
+
+    A result may be anything, and reading an attribute of a lazy one may ask a server.
+    """
+    return any(kind.__name__.endswith("Response") for kind in type(value).__mro__)
+
+
 def header_of(headers: Any, name: str) -> str | None:
     """A header, or None: absent, or these are no headers.
 

@@ -428,7 +428,7 @@ class TestEnd:
         assert ids[2] == "w-5"
 
 
-class Answer:
+class FakeResponse:
     """An HTTP answer that nobody raised for."""
 
     def __init__(self, told: Envelope | None, **more: str) -> None:
@@ -443,21 +443,32 @@ class Answer:
 
 class TestAnswers:
     def test_one_that_the_daemon_marked_is_a_failure(self, run: Run) -> None:
-        bad, good = Answer(envelope("rate_limit", retry_after=2.0)), Answer(None)
+        bad, good = FakeResponse(envelope("rate_limit", retry_after=2.0)), FakeResponse(None)
         scene = Scene(bad, good)
         assert run(scene) is good
         assert (bad.closed, good.closed) == (1, 0)
         assert scene.clock.slept == [pytest.approx(2.4)]
 
     def test_the_last_one_is_given_back_open(self, run: Run) -> None:
-        bad = Answer(envelope("permanent"))
+        bad = FakeResponse(envelope("permanent"))
         assert run(Scene(bad)) is bad
         assert bad.closed == 0
 
     def test_what_it_says_of_retrying_is_heard(self, run: Run) -> None:
-        bad = Answer(envelope("transient"), **{"x-should-retry": "false"})
+        bad = FakeResponse(envelope("transient"), **{"x-should-retry": "false"})
         scene = Scene(bad, "good", idempotent=True)
         assert run(scene) is bad
+
+    def test_what_is_no_answer_is_not_looked_at(self, run: Run) -> None:
+        class Row:
+            """As a mapper's: a column of this name would be loaded from a server."""
+
+            @property
+            def headers(self) -> Any:
+                raise AssertionError("it was asked for")
+
+        row = Row()
+        assert run(Scene(row)) is row
 
     async def test_of_a_real_client(self) -> None:
         marks = {"x-error-envelope": header_envelope(envelope("rate_limit"))}
