@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 from sidecar.client.errors import SidecarError
@@ -30,3 +32,9 @@ def expired() -> SidecarError:
 
 def deadlock() -> SidecarError:
     return failure(source=Source.DATABASE, code="40P01", retry_after=0.0)
+
+
+def no_such_table() -> None:
+    """A real mistake of the caller's, out of a real driver."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("select * from nowhere")

@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 from sidecar.client.errors import BreakerOpen, SidecarError, enveloped, original_of
 from sidecar.envelope.model import Envelope, ErrorClass, Source
 
+from .failures import no_such_table
+
 ENVELOPE = Envelope(
     class_=ErrorClass.TRANSIENT,
     source=Source.DATABASE,
@@ -126,7 +128,7 @@ def refused() -> OSError:
 
 def a_sqlite_error() -> sqlite3.Error:
     try:
-        sqlite3.connect(":memory:").execute("select * from nowhere")
+        no_such_table()
     except sqlite3.Error as error:
         return error
     raise AssertionError

@@ -25,6 +25,7 @@ from sidecar.client import (
     workflow,
 )
 
+from .failures import no_such_table
 from .fake import Fake, Seen, letting_through, refusing, said
 
 Start = Callable[..., Fake]
@@ -48,7 +49,7 @@ def refused() -> None:
 class TestFailures:
     def test_the_caller_still_catches_what_he_caught(self, daemon: Fake, guarded: Guarded) -> None:
         with pytest.raises(sqlite3.OperationalError) as caught, guarded():
-            sqlite3.connect(":memory:").execute("select * from nowhere")
+            no_such_table()
         error = caught.value
         assert isinstance(error, SidecarError)
         assert isinstance(error.__cause__, sqlite3.OperationalError)

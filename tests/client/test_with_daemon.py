@@ -18,6 +18,8 @@ import pytest
 from sidecar.client import BreakerOpen, Guard, SidecarError, counts, guard, retry, workflow
 from tests.field.process import Process
 
+from .failures import no_such_table
+
 TOKEN = "s3cret-of-the-test"
 
 
@@ -148,11 +150,8 @@ async def test_threads_see_the_same(running: Running) -> None:
 
 
 async def test_the_callers_mistakes_open_nothing(running: Running) -> None:
-    def mistaken() -> None:
-        sqlite3.connect(":memory:").execute("select * from nowhere")
-
     for _ in range(10):
-        error = await fail(running.guard(running.service), mistaken)
+        error = await fail(running.guard(running.service), no_such_table)
         assert isinstance(error, sqlite3.OperationalError)
     for _ in range(10):
         with pytest.raises(asyncio.CancelledError):
