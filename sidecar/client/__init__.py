@@ -7,7 +7,7 @@ from sidecar.client.attempt import Attempt
 from sidecar.client.budget import Budget
 from sidecar.client.daemon import Counts, close, counts
 from sidecar.client.errors import BreakerOpen, SidecarError
-from sidecar.client.explain import envelope_of, for_model
+from sidecar.client.explain import envelope_of, for_model, preload
 from sidecar.client.guard import Entry, Guard, guard
 from sidecar.client.policy import Policy
 from sidecar.client.retry import Retry, retry
@@ -29,6 +29,7 @@ __all__ = [
     "envelope_of",
     "for_model",
     "guard",
+    "preload",
     "retry",
     "workflow",
 ]

@@ -6,6 +6,7 @@ Nothing of `raw` is in it, and the message has had its secrets taken out before.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,14 @@ _ADVICE_OF_CODE: Final = {
 
 _UNKNOWN_OUTCOME: Final = "It is not known whether it was carried out: look before you do it again."
 _LONGEST_MESSAGE = 400
+
+
+def preload() -> None:
+    """Load now what the first failure would load: some 60 ms of work.
+
+    A program whose event loop must not stop for it calls this at its start, or in a thread.
+    """
+    importlib.import_module("sidecar.client.judged")
 
 
 def for_model(failure: Envelope | BaseException) -> str:

@@ -107,3 +107,21 @@ def test_a_process_leaves_no_threads_and_no_sockets(fake) -> None:
         """
     good(code, BREAKER_SIDECAR_ADMIN=daemon.address)
     assert [one["ok"] for one in daemon.outcomes(6)] == [True] * 3
+
+
+def test_what_the_first_failure_needs_can_be_loaded_before() -> None:
+    good(
+        """
+        import sys
+        from sidecar.client import guard, preload
+        preload()
+        before = set(sys.modules)
+        try:
+            with guard("orders-db", admin="http://127.0.0.1:1"):
+                raise KeyError("x")
+        except KeyError as error:
+            assert error.envelope.class_ == "permanent"
+        late = {name for name in set(sys.modules) - before if name.startswith(("sidecar", "msgspec"))}
+        assert not late, late
+        """
+    )
