@@ -7,6 +7,7 @@ rule left open follows from class and status.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -96,9 +97,8 @@ def classified(
             retryable=retryable,
             verdict=verdict,
         )
-    body = _shown_body(evidence.seen, redactor)
     code, raw_code = _codes(evidence, decision, redactor)
-    hint = wait_of(evidence, dialect, class_)
+    hint = wait_of(evidence, dialect, class_) if retryable else None
     wait = (hint[0] if hint else decision.wait) if retryable else None
     envelope = Envelope(
         class_=class_,
@@ -108,10 +108,13 @@ def classified(
         retryable=retryable,
         retry_after=wait,
         correlation_id=correlation_id,
-        raw=_raw(evidence, dialect, body, code, raw_code, hint, redactor),
     )
     return Classified(
-        envelope=envelope, verdict=verdict, rule=decision.rule, terminal=decision.terminal
+        envelope=envelope,
+        verdict=verdict,
+        rule=decision.rule,
+        terminal=decision.terminal,
+        look=partial(_raw, evidence, dialect, class_, code, raw_code, redactor),
     )
 
 
@@ -127,7 +130,7 @@ def without_secrets(classified: Classified, secrets: Secrets) -> Classified:
         message=one_line(envelope.message, redactor=redactor),
         raw=_hidden(envelope.raw, redactor),
     )
-    return msgspec.structs.replace(classified, envelope=hidden)
+    return classified.replaced(hidden)
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:
@@ -252,17 +255,16 @@ def _shown_body(seen: Seen, redactor: Redactor) -> str:
 def _raw(
     evidence: Evidence,
     dialect: Dialect,
-    body: str,
+    class_: ErrorClass,
     code: str,
     raw_code: str | None,
-    hint: tuple[float, str] | None,
     redactor: Redactor,
 ) -> dict[str, Any]:
     seen = evidence.seen
     raw: dict[str, Any] = {
         "status": seen.status,
         "headers": redactor.headers(seen.headers),
-        "body": body,
+        "body": _shown_body(seen, redactor),
         "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
     }
     if raw_code is not None:
@@ -270,7 +272,9 @@ def _raw(
     request_id = _request_id(evidence, dialect)
     if request_id is not None:
         raw["upstream_request_id"] = redactor.text(request_id)[:200]
-    asked = seen.headers.get("retry-after") or (hint[1] if hint else None)
+    asked = seen.headers.get("retry-after")
+    if asked is None and (hint := wait_of(evidence, dialect, class_)):
+        asked = hint[1]
     if asked is not None:
         raw["retry_after"] = redactor.text(asked)
     if code in BUDGET_WORDS:
