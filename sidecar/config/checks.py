@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from sidecar.config import addresses, files
+from sidecar.config import addresses, aws, files
 from sidecar.config.addresses import AddressError, Listen
 from sidecar.config.reader import Reader
 from sidecar.config.resolved import Dependency, Provider
@@ -35,6 +35,10 @@ _FRAMING: Final = frozenset(
         "upgrade",
     }
 )
+_SIGNATURE: Final = frozenset(
+    {"authorization", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"}
+)
+_SIGN_HINTS: Final = {"service": "such as bedrock", "region": "such as us-east-1"}
 
 Plane = tuple[str, tuple[Listen, ...]]
 """The path of a `listen` key, and what it came to."""
@@ -91,6 +95,7 @@ def check_provider(reader: Reader, provider: Provider) -> None:
     _check_tls(report, provider)
     _check_proxy(report, provider)
     _check_env(report, provider)
+    _check_sign(report, provider)
 
 
 def check_dependency(reader: Reader, dependency: Dependency) -> None:
@@ -178,6 +183,36 @@ def _check_env(report: Reporter, provider: Provider) -> None:
             where = report.place("upstream")
             message = f"ends with {path}, which {variable} adds too: calls would carry it twice"
             report.warn(where, message, "leave it out here")
+
+
+def _check_sign(report: Reporter, provider: Provider) -> None:
+    sign = provider.sign.aws
+    if sign is None or not report.sound("sign"):
+        return
+    path = report.place("sign.aws", "sign")
+    if not aws.is_installed():
+        report.problem(path, "signing for AWS needs botocore, which is not installed", aws.INSTALL)
+        return
+    for header in provider.set_headers:
+        if header.lower() in _SIGNATURE:
+            where = f"providers.{provider.name}.set_headers.{header}"
+            report.problem(where, "the signature (sign.aws) sets this header")
+    endpoint = aws.endpoint_of(provider.upstream)
+    if report.sound("upstream"):
+        for key, value in (("service", sign.service), ("region", sign.region)):
+            if value is None:
+                message = f'"{key}" is needed: the upstream\'s host does not tell it'
+                report.problem(path, message, _SIGN_HINTS[key])
+        if endpoint.region is not None and sign.region != endpoint.region:
+            message = f"the upstream's host says {endpoint.region}, which takes no other signature"
+            report.warn(f"{path}.region", message)
+    if sign.service is not None and sign.service.startswith("s3"):
+        report.problem(f"{path}.service", "S3 signs in a way of its own, which is not spoken here")
+    if sign.profile is not None:
+        try:
+            aws.check_profile(sign.profile)
+        except AddressError as error:
+            report.problem(f"{path}.profile", str(error))
 
 
 def header_values(reader: Reader, name: str, headers: Mapping[str, SetHeader]) -> dict[str, str]:

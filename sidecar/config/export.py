@@ -224,6 +224,27 @@ dependencies:
 `fail_fast`.
 """
 
+_SIGN_NOTES: Final = """\
+It takes the extra `aws` (`pip install 'breaker-sidecar[aws]'`). Credentials are found as botocore
+finds them, for the daemon and not for its callers: environment, shared files and their profiles
+(roles, SSO, web identity, processes), container and instance roles. They are looked up beside the
+calls, kept, and renewed before they end; shared files that change are read again. Where there are
+none, a call is answered `missing_credentials` (401).
+
+A caller may sign with any key, or not at all: `Authorization`, `X-Amz-Date`,
+`X-Amz-Security-Token`, `X-Amz-Content-Sha256`, `X-Amz-Region-Set`, and what a presigned query has
+of these, are replaced. Everything else passes as it came. The signature covers the body, so the
+body is held until it is whole: up to `limits.request_body`, or 32 MiB where that is `null`; more is
+`too_large` (413).
+
+```yaml
+providers:
+  bedrock:
+    upstream: https://bedrock-runtime.us-east-1.amazonaws.com
+    sign: {aws: {}}
+```
+"""
+
 _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("The file", schema.Root, ""),
     ("`listen` in its long form", schema.ListenSection, _LISTEN_NOTES),
@@ -242,6 +263,8 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`tls` of a provider", schema.ClientTls, ""),
     ("`set_headers.NAME`", schema.SetHeader, ""),
     ("`dependencies.NAME`", schema.DependencySection, _DEPENDENCIES_NOTES),
+    ("`sign` of a provider", schema.Sign, ""),
+    ("`sign.aws`", schema.AwsSign, _SIGN_NOTES),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from sidecar.config import checks, files
+from sidecar.config import aws, checks, files
 from sidecar.config.addresses import AddressError, Listen, parse_upstream
 from sidecar.config.overrides import Overrides, apply_environment, apply_flags
 from sidecar.config.problems import ConfigError, Problem
@@ -127,6 +127,7 @@ class Resolver:
             }
         )
         values["env"] = MappingProxyType(values.get("env", {}))
+        values["sign"] = _with_endpoint(values.get("sign", {}), values["upstream"])
         values["header_values"] = MappingProxyType(
             checks.header_values(self.reader, name, values["set_headers"])
         )
@@ -218,6 +219,15 @@ class Resolver:
             if not one.loopback:
                 message = f"{one} lets other machines call through this daemon"
                 self.reader.warn(line("listen"), "listen", message)
+
+
+def _with_endpoint(sign: Values, upstream: str) -> Values:
+    """What is signed with, and for what: the file's words, else those of the upstream's host."""
+    given = sign.get("aws")
+    if given is None:
+        return sign
+    said = {key: value for key, value in given.items() if value is not None}
+    return {**sign, "aws": {**aws.endpoint_of(upstream)._asdict(), **said}}
 
 
 def merge(base: Values, own: Values) -> Values:

@@ -35,6 +35,7 @@ BufferSize = Annotated[int, Meta(ge=1024, le=64 * 1024**2), _kind("size")]
 Listeners = Annotated[tuple[Listen, ...], _kind("listen")]
 File = Annotated[str, _kind("file")]
 Secret = Annotated[str, _kind("secret")]
+SigningName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}$")]
 
 Mode = Literal["enforce", "observe", "off"]
 Scope = Literal["model", "provider"]
@@ -262,6 +263,39 @@ class SetHeader(Section, frozen=True, kw_only=True):
         return f"SetHeader(file={self.file!r}, value={'set' if self.value else None})"
 
 
+class AwsSign(Section, frozen=True, kw_only=True):
+    """Signatures of AWS (SigV4)."""
+
+    service: Annotated[
+        SigningName | None,
+        _about(
+            "The service in the signature, such as `bedrock`; needed unless the upstream's host "
+            "tells, as `bedrock-runtime.us-east-1.amazonaws.com` does."
+        ),
+    ] = None
+    region: Annotated[
+        SigningName | None, _about("The region in the signature; needed unless the host tells.")
+    ] = None
+    profile: Annotated[
+        str | None,
+        _about(
+            "The profile of AWS's shared files to take the credentials from; `null`: whatever "
+            "botocore's chain finds first."
+        ),
+    ] = None
+
+
+class Sign(Section, frozen=True, kw_only=True):
+    """Requests that the daemon signs itself."""
+
+    aws: Annotated[
+        AwsSign | None,
+        _about(
+            "Sign every request anew with AWS credentials; `{}` where the host tells everything."
+        ),
+    ] = None
+
+
 class Settings(Section, frozen=True, kw_only=True):
     """What holds for every provider and may be repeated under one."""
 
@@ -334,6 +368,7 @@ class ProviderSection(Settings, frozen=True, kw_only=True):
         dict[str, SetHeader],
         _about("Headers that replace the caller's own on the way to the upstream."),
     ] = {}
+    sign: Annotated[Sign, _about("Requests that are signed here.")] = Sign()
 
 
 class DependencySection(Section, frozen=True, kw_only=True):

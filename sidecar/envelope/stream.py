@@ -231,6 +231,9 @@ class StreamReader:
             return
         for event in self._parser.feed(chunk):
             self._event(event)
+        if isinstance(self._parser, FrameParser) and self._parser.broken:
+            # What cannot be read is not waited for.
+            self.content = True
 
     def _choose(self, chunk: bytes, *, final: bool) -> bytes:
         """Choose the parser by media type, else by the first bytes; return the bytes to parse."""

@@ -23,6 +23,8 @@ from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
 from sidecar.proxy.relay import Relay
+from sidecar.proxy.signing import Signing
+from sidecar.proxy.sigv4 import without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
 from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
@@ -62,6 +64,7 @@ class Call:
         "_model",
         "_refusal",
         "_relay",
+        "_signing",
         "_started",
         "_unreadable",
         "_upstream_status",
@@ -97,6 +100,7 @@ class Call:
         self._model: str | None = None
         self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
+        self._signing: Signing | None = None
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
         self.plane = plane
@@ -161,7 +165,13 @@ class Call:
         own = None if named is None else plane.is_own(named, self.connection)
         found = incoming.check(plane.config, is_own=own)
         runtime = self._enter(found)
-        incoming.check_for(runtime.config, found, has_prefix=bool(runtime.upstream.prefix))
+        signer = runtime.signer
+        incoming.check_for(
+            runtime.config,
+            found,
+            has_prefix=bool(runtime.upstream.prefix),
+            is_signed=signer is not None,
+        )
         await incoming.begin_body()
         self._model = runtime.dialect.model_of(self.path)
         if self._model is None and incoming.upgrades:
@@ -171,11 +181,15 @@ class Call:
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
         if self._model is not None:
             self._model = shown_name(self._model, incoming.secrets)
+        rest = found.rest
+        if signer is not None:
+            rest = found.path + without_presigning(found.query)
+            self._signing = await signer.ready()
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._admit(runtime)
         self._forwarding = forwarding = Forwarding(
-            runtime, incoming, found.rest, self.connection.clock, plane.loop, self._started
+            runtime, incoming, rest, self.connection.clock, plane.loop, self._started, self._signing
         )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
@@ -231,6 +245,14 @@ class Call:
         if self.key is not None and self.runtime is not None:
             self.runtime.heard[self.key] = now
 
+    def secrets(self) -> tuple[str, ...]:
+        """What the upstream was sent and must not be quoted with."""
+        assert self.runtime is not None
+        configured = self.runtime.set_headers
+        if self._signing is not None:
+            configured = (*configured, *self._signing.secrets)
+        return self.incoming.secrets(configured, self.runtime.dialect.secret_paths)
+
     # -- settling ---------------------------------------------------------------------------
 
     def settle(self, outcome: Outcome) -> None:
@@ -239,6 +261,8 @@ class Call:
             return
         self.settled = True
         self._verdict = outcome.verdict
+        if self._signing is not None and outcome.code == "token_expired":
+            self._signing.expired()
         if self.admission is not None:
             self.admission.settle(outcome, machine.monotonic())
 

@@ -15,6 +15,8 @@ from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.runtime import Runtime
+from sidecar.proxy.signing import Signing
+from sidecar.proxy.sigv4 import REPLACED
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Sent once more when a reused connection turns out to be dead; nothing else ever is."""
@@ -30,6 +32,7 @@ class Forwarding:
         clock: of the upstream's silence.
         loop: the running loop.
         started: when the call began, monotonic seconds.
+        signing: signs the request; None where nothing does.
 
     Attributes:
         exchange: the connection in use; None before there is one.
@@ -41,6 +44,7 @@ class Forwarding:
         "_loop",
         "_rest",
         "_runtime",
+        "_signing",
         "_started",
         "_total",
         "_upload",
@@ -57,11 +61,13 @@ class Forwarding:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         started: float,
+        signing: Signing | None,
     ) -> None:
         self._runtime = runtime
         self._incoming = incoming
         self._rest = rest
         self._loop = loop
+        self._signing = signing
         self._started = started
         self._total: asyncio.TimerHandle | None = None
         self._upload: asyncio.Task[None] | None = None
@@ -79,6 +85,8 @@ class Forwarding:
             Refused: the upload broke a rule.
         """
         incoming = self._incoming
+        if self._signing is not None:
+            self._signing.payload = await incoming.hold()
         again = incoming.method in SAFE_METHODS and incoming.whole
         exchange = await self._open(fresh=False)
         try:
@@ -128,9 +136,14 @@ class Forwarding:
         upstream, incoming = self._runtime.upstream, self._incoming
         line = f"{incoming.method} {upstream.absolute}{upstream.prefix}{self._rest} HTTP/1.1\r\n"
         named = headers.connection_names(incoming.raw) if b"connection" in incoming.named else ()
-        lines = headers.request_lines(
-            incoming.raw, upstream.authority, self._runtime.set_headers, named
-        )
+        replaced = self._runtime.set_headers
+        if self._signing is not None:
+            target = upstream.prefix + self._rest
+            replaced = self._signing.lines(
+                incoming.method, target, upstream.authority, incoming.raw, named, replaced
+            )
+            named = {*named, *REPLACED}
+        lines = headers.request_lines(incoming.raw, upstream.authority, replaced, named)
         if incoming.upgrades:
             lines.append(headers.UPGRADE)
         return b"".join(

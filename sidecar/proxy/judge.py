@@ -145,7 +145,7 @@ class Judge:
             self._seen(complete=True),
             rules=self._runtime.config.rules,
             correlation_id=self._call.correlation_id,
-            secrets=self._secrets,
+            secrets=self._call.secrets,
         )
         return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
 
@@ -166,12 +166,6 @@ class Judge:
         if kind.startswith(FRAMES_TYPE):
             return FrameTail()
         return None if self._is_json_stream() else EventTail()
-
-    def _secrets(self) -> tuple[str, ...]:
-        """What the upstream was sent and must not be quoted with."""
-        return self._call.incoming.secrets(
-            self._runtime.set_headers, self._runtime.dialect.secret_paths
-        )
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -201,7 +195,7 @@ class Judge:
                 self._runtime.dialect,
                 rules=self._runtime.config.rules,
                 correlation_id=self._call.correlation_id,
-                secrets=self._secrets,
+                secrets=self._call.secrets,
             )
         except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
             rule = f"fault: {type(error).__name__}"

@@ -40,6 +40,7 @@ class Decision(NamedTuple):
 
 
 _T, _P, _V = ErrorClass.TRANSIENT, ErrorClass.PERMANENT, ErrorClass.VALIDATION
+_A = ErrorClass.AUTHENTICATION
 
 DECISIONS: dict[str, Decision] = {
     "breaker_open": Decision(503, _T, retryable=True),
@@ -52,6 +53,7 @@ DECISIONS: dict[str, Decision] = {
     "not_allowed": Decision(405, _P, retryable=False),
     "bad_request": Decision(400, _V, retryable=False),
     "sigv4_unsupported": Decision(400, _V, retryable=False),
+    "missing_credentials": Decision(401, _A, retryable=False),
     "too_large": Decision(413, _V, retryable=False),
     "internal_error": Decision(500, _P, retryable=False),
 }

@@ -16,6 +16,7 @@ from sidecar.config.resolved import Config, Provider
 from sidecar.config.schema import SetHeader
 from sidecar.dependencies import guard
 from sidecar.envelope import dialects
+from sidecar.proxy.signing import Signer
 from sidecar.proxy.upstream import Upstream, tls_stamps
 
 SECRET_REFRESH = 5.0
@@ -30,6 +31,7 @@ class Runtime:
         in_flight: calls under way.
         retired: a reload took the provider away; its calls end as they are.
         keeps_own: the upstream is another of these daemons, whose own headers are passed on.
+        signer: signs what leaves; None where callers' own signatures and keys pass.
     """
 
     def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,6 +41,7 @@ class Runtime:
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"
         self.upstream = Upstream(provider, loop)
+        self.signer = None if provider.sign.aws is None else Signer(provider, loop)
         self._connection_settings = connection_settings(provider)
         self.mark_lines = (
             f"x-sidecar-provider: {self.name}\r\nx-sidecar-decision: forwarded\r\n".encode()
@@ -57,6 +60,9 @@ class Runtime:
         """
         if connection_settings(provider) != self._connection_settings:
             return False
+        if provider.sign != self.config.sign:
+            # Credentials that were found stay where nothing changed about them.
+            self.signer = None if provider.sign.aws is None else Signer(provider, self._loop)
         self.config = provider
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"

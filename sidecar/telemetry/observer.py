@@ -42,6 +42,7 @@ LOCAL_REFUSALS = frozenset(
         "draining",
         "forbidden_host",
         "local_network",
+        "missing_credentials",
         "not_allowed",
         "quota",
         "shed",

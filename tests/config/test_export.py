@@ -25,8 +25,9 @@ def test_every_key_is_on_the_page():
 
 def test_the_examples_on_the_page_load(load_text):
     blocks = [block.split("```")[0] for block in reference().split("```yaml\n")[1:]]
-    smallest, rules, dependencies = blocks
+    smallest, rules, dependencies, signing = blocks
     load_text(smallest)
+    assert load_text(signing).providers["bedrock"].sign.aws.region == "us-east-1"
     indented = rules.replace("\n", "\n  ")
     config = load_text(f"{smallest}defaults:\n  {indented}")
     assert [rule.name for rule in config.providers["openai"].rules] == [

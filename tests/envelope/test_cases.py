@@ -1,15 +1,13 @@
 """Every recorded case, and the golden file of their classes."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.stream import StreamReader
 from tests.cases import all_cases, classify_case, seen_of
-
-GOLDEN = Path(__file__).resolve().parent.parent / "data" / "golden-classes.json"
+from tests.golden import PATH, current
 
 
 def ids(case):
@@ -82,15 +80,4 @@ def test_the_invariants_hold_for_every_case_of_every_provider(case):
 
 def test_golden_classes():
     """A class may only change together with a CHANGELOG entry under `Breaking: class`."""
-    now = {}
-    for case in all_cases():
-        classified = classify_case(case)
-        envelope = classified.envelope
-        now[case["id"]] = {
-            "class": envelope and str(envelope.class_),
-            "code": envelope and envelope.code,
-            "retryable": bool(envelope and envelope.retryable),
-            "verdict": str(classified.verdict),
-        }
-    golden = json.loads(GOLDEN.read_text())
-    assert now == golden
+    assert current() == json.loads(PATH.read_text()), "see tests/golden.py"

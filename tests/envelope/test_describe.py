@@ -251,5 +251,8 @@ def test_secrets_do_not_reach_the_envelope():
     answer = Answer(
         401, {"authorization": f"Bearer {key}"}, f'{{"error": "bad key {key}"}}'.encode()
     )
-    envelope = classify(describe(ApiError(f"key {key}", answer, api_key=key))).envelope
+    plain = "hunter2"
+    error = ApiError(f"key {key}", answer, api_key=plain, password=plain)
+    envelope = classify(describe(error)).envelope
     assert key not in str(envelope)
+    assert plain not in str(envelope)

@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -34,6 +36,7 @@ class Process:
     Args:
         folder: for its files.
         providers: the section of that name.
+        environ: further variables.
         top: further sections.
     """
 
@@ -43,6 +46,7 @@ class Process:
         providers: dict[str, Any],
         *,
         command: list[str] | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
         **top: Any,
     ) -> None:
         folder.mkdir()
@@ -59,7 +63,7 @@ class Process:
         with self.log.open("wb") as stream:
             self.popen = subprocess.Popen(
                 [*(command or START), *serve],
-                env=environment(),
+                env=environment(**environ),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

@@ -310,6 +310,7 @@ ELSEWHERE = {
     "tls": "certificates under a name that stays: tests/proxy/test_lifecycle.py",
     "proxy": "an egress proxy makes other connections, as `upstream` does",
     "dependencies.": "the keys of one have their effects in tests/dependencies",
+    "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
 AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format"}

@@ -44,7 +44,7 @@ def _read(raised: Raised, facts: Facts) -> Facts:
     """`response["Error"]` in the form that dialects read, and what `ResponseMetadata` holds."""
     body = facts.body if isinstance(facts.body, Mapping) else {}
     error = body.get("Error") if isinstance(body.get("Error"), Mapping) else {}
-    code = as_word(member(error, "Code")) or facts.code
+    code = as_word(member(error, "Code")) or facts.code or as_word(body.get("__type"))
     code = None if code is None else bare(code)
     message = member(error, "Message") or body.get("message") or body.get("Message")
     told = message if isinstance(message, str) and message else facts.message

@@ -191,7 +191,7 @@ KINDS = named(
         ValidationException ValidationError SerializationException InvalidParameterException
         InvalidParameterValue InvalidParameterValueException InvalidParameterCombination
         InvalidRequestException InvalidRequest InvalidArgument MissingParameter
-        MalformedQueryString InvalidAction EntityTooLarge EntityTooSmall KeyTooLongError
+        MalformedQueryString EntityTooLarge EntityTooSmall KeyTooLongError
         MalformedXML InvalidPart InvalidPartOrder InvalidBucketName
         InvalidCiphertextException
         """,
