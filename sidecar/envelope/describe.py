@@ -21,7 +21,10 @@ from sidecar.envelope.sdks import described as sdks
 _MOST = 128
 _MOST_ARGUMENTS = 32
 # Where libraries keep what they wrap, beside `__cause__`.
-_WRAPPING = ("orig", "cause", "_cause", "reason", "inner_exception", "error", "exception")
+_WRAPPING = (
+    "orig", "cause", "_cause", "reason", "inner_exception", "error", "exception", "last_exception",
+    "source", "api_error", "os_error", "_os_error",
+)  # fmt: skip
 
 
 def describe(error: BaseException, *, phase: str | None = None) -> Raised:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sidecar.envelope import table, transport
-from sidecar.envelope.dialects import Dialect, get, guess
+from sidecar.envelope.dialects import NAMES, Dialect, get, guess
 from sidecar.envelope.meaning import Meaning, classified
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Source, Verdict
 from sidecar.envelope.raised import Raised
@@ -131,10 +131,14 @@ def _link(link: Raised, asked: _Asked) -> _Judged | None:
         told = _told_by_a_sidecar(facts, asked)
         if told is not None:
             return told
-    if facts.status is None:
+    if link.status is None:
         refused = _by_phrase(link, family)
         if refused is not None:
             return refused
+    if family.invents and link.cause is not None and facts.body is None:
+        behind = transport.of_chain(link.cause)
+        if behind is not None:
+            return _by_transport(behind.link, family, facts)
     answer = Answer.of(facts, family, _dialect(link, family, asked), asked.now)
     return (
         _by_answer(answer, link)
@@ -154,12 +158,21 @@ def _gravest(members: Iterable[Raised], asked: _Asked, *, sternest: bool = False
 
 
 def _dialect(link: Raised, family: Family, asked: _Asked) -> Dialect:
-    """The provider's; of a plain client the one that a report or the host names."""
-    named = family_of(Raised(type=""), asked.sdk) if family.plain else family
-    if named is not None and not named.plain:
-        return named.dialect if isinstance(named.dialect, Dialect) else get(named.dialect)
+    """The provider's; of a client that is used for many, the one that host or report name."""
+    if not (family.plain or family.shared):
+        return _spoken(family)
     host = link.attrs.get("host")
-    return guess(host) if isinstance(host, str) else get(asked.sdk or "auto")
+    told = guess(host) if isinstance(host, str) else get("auto")
+    if told.name != "auto":
+        return told
+    if asked.sdk in NAMES:
+        return get(asked.sdk)
+    named = family_of(Raised(type=""), asked.sdk)
+    return _spoken(family if named is None or named.plain else named)
+
+
+def _spoken(family: Family) -> Dialect:
+    return family.dialect if isinstance(family.dialect, Dialect) else get(family.dialect)
 
 
 # --- the steps ------------------------------------------------------------------------------
@@ -194,9 +207,10 @@ def _by_phrase(link: Raised, family: Family) -> _Judged | None:
     text = link.message[:4096].lower()
     for phrase, meaning in (*family.says, *UNKNOWN.says) if text else ():
         if phrase in text:
+            why = f"{family.name}: refused on this side with its own sentence for it"
             return _Judged(
-                meaning=meaning,
-                code=meaning.code or link.name,
+                meaning=msgspec.structs.replace(meaning, rule=why),
+                code=None,
                 message=link.message,
                 more={"sent": False},
             )
@@ -220,6 +234,7 @@ def _of_answer(answer: Answer, meaning: Meaning, link: Raised) -> _Judged:
 
 def _by_transport(link: Raised, family: Family, facts: Facts) -> _Judged | None:
     """No answer: the most specific of what the link and its causes say."""
+    link = msgspec.structs.replace(link, message=facts.message)
     word = family.of_class(link, family.words)
     if word is None and transport.signal_of(link) is None:
         return None
@@ -227,7 +242,7 @@ def _by_transport(link: Raised, family: Family, facts: Facts) -> _Judged | None:
     if signal is None:
         return None
     meaning = signal.meaning
-    if meaning.code == "stream_truncated" and not family.plain and not signal.link.phase:
+    if meaning.code == "stream_truncated" and not family.plain:
         # The SDK was reading for its caller: to whom it is a lost connection.
         meaning = msgspec.structs.replace(
             transport.MEANINGS["connection_reset"],

@@ -152,7 +152,8 @@ _MISTAKES = frozenset(
 # that was cancelled is how a deadline works, and a refused file is seldom why a call failed.
 _RANK = {"cancelled": 0, "refused_locally": 0, "connection_error": 1}
 _VAGUE_RANK = 2
-_SURE_RANK = 3
+_TEXT_RANK = 3
+_SURE_RANK = 4
 # Words that a class of a wrapper may say although a cause knows better.
 _VAGUE_WORDS = frozenset({"connection_error", "connection_reset", "stream_truncated", "timeout"})
 
@@ -163,7 +164,7 @@ class Signal(msgspec.Struct, frozen=True):
     Attributes:
         meaning: of the failure; its code is the project's word, or the class of the link.
         link: the exception that says so.
-        rank: how much it tells: 3 is sure, less is vague.
+        rank: how much it tells: 4 a class or a number, 3 a text, less is vague.
     """
 
     meaning: Meaning
@@ -187,7 +188,10 @@ def of_chain(raised: Raised, known: str | None = None) -> Signal | None:
         raised: the exception.
         known: the word that its class stands for, where the asker knows a class of its own.
     """
-    best = _signal(raised, known, known not in _VAGUE_WORDS, raised.type) if known else None
+    best = None
+    if known is not None:
+        rank = _VAGUE_RANK if known in _VAGUE_WORDS else _SURE_RANK
+        best = _signal(raised, known, rank, raised.type)
     for depth, link in enumerate(raised.chain()):
         signal = signal_of(link)
         if signal is None:
@@ -207,33 +211,33 @@ def signal_of(raised: Raised) -> Signal | None:
     return _signal(raised, *found)
 
 
-def _signal(raised: Raised, word: str, sure: bool, why: str) -> Signal:  # noqa: FBT001 - as found
+def _signal(raised: Raised, word: str, rank: int, why: str) -> Signal:
     if raised.phase == "connect" and word in {"timeout", "read_timeout"}:
         word = "connect_timeout"
     meaning = MEANINGS[word]
     meaning = structs.replace(
         meaning, code=meaning.code or raised.name, rule=f"transport: {why}: {meaning.rule}"
     )
-    return Signal(meaning, raised, _RANK.get(word, _SURE_RANK if sure else _VAGUE_RANK))
+    return Signal(meaning, raised, _RANK.get(word, rank))
 
 
-def _word(raised: Raised) -> tuple[str, bool, str] | None:
-    """The word for a link, whether it is sure, and what told it."""
+def _word(raised: Raised) -> tuple[str, int, str] | None:
+    """The word for a link, how much it tells, and what told it."""
     vague = None
     for name in raised.names:
         if name in SURE:
-            return SURE[name], True, name
+            return SURE[name], _SURE_RANK, name
         vague = VAGUE.get(name)
         if vague is not None:
             break
     number = _number(raised)
     if number in _ERRNOS:
-        return _ERRNOS[number], True, f"errno {number}"
+        return _ERRNOS[number], _SURE_RANK, f"errno {number}"
     if not _MISTAKES.intersection(raised.names):
         written = _in_text(raised.message)
         if written is not None:
             return written
-    return None if vague is None else (vague, False, raised.type)
+    return None if vague is None else (vague, _VAGUE_RANK, raised.type)
 
 
 def _number(raised: Raised) -> int | None:
@@ -247,7 +251,7 @@ def _number(raised: Raised) -> int | None:
     return raised.errno
 
 
-def _in_text(text: str) -> tuple[str, bool, str] | None:
+def _in_text(text: str) -> tuple[str, int, str] | None:
     if not text:
         return None
     if len(text) > 2 * _READ:
@@ -255,9 +259,9 @@ def _in_text(text: str) -> tuple[str, bool, str] | None:
     text = text.lower()
     for written, word in _WRITTEN:
         if written in text:
-            return word, True, f"the text says {written!r}"
+            return word, _TEXT_RANK, f"the text says {written!r}"
     for number in _NUMBERED.findall(text):
         word = "dns_failure" if number[0] == "-" else _ERRNOS.get(int(number), "")
         if word:
-            return word, True, f"the text says errno {number}"
+            return word, _TEXT_RANK, f"the text says errno {number}"
     return None

@@ -115,7 +115,7 @@ def _class_of(raised: Raised) -> tuple[str, Meaning] | None:
 
 def _of_hosts(raised: Raised, vague: Meaning, text: str) -> Told:
     """What the hosts said: all of them refused us, or the first trouble that can be named."""
-    hosts = raised.attrs.get("errors")
+    hosts = raised.attrs.get("errors") or argument(raised, 1)
     said = (
         [str(one)[:512] for one in list(hosts.values())[:64]] if isinstance(hosts, Mapping) else []
     )

@@ -29,7 +29,7 @@ def told(raised: Raised) -> Told | None:
     text = text_of(argument(raised, 0)) or raised.message
     own = _number(raised, text)
     if own is not None:
-        return Told(meaning=NUMBERS.get(own, UNKNOWN), code=str(own), text=text)
+        return Told(meaning=NUMBERS.get(own) or UNKNOWN, code=str(own), text=text)
     signal = transport.of_chain(raised)
     return None if signal is None else Told(meaning=signal.meaning, text=text)
 

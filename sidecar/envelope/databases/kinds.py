@@ -16,6 +16,9 @@ from sidecar.envelope.meaning import Meaning
 from sidecar.envelope.model import ErrorClass, Verdict
 from sidecar.envelope.raised import Raised
 
+_LONGEST_WORD = 80
+"""Characters of the longest code that any table knows, and some."""
+
 _LONGEST = 8192
 """Characters of a text that phrases are looked for in; servers say theirs at the beginning."""
 
@@ -130,15 +133,44 @@ UNKNOWN = final("nothing is known of this code: kept, not guessed at")
 # --- tables ---------------------------------------------------------------------------------
 
 
-def by_number(*rows: tuple[Meaning, str]) -> dict[int, Meaning]:
+class Numbers:
+    """A table of numbers and ranges of them; of rows that overlap the later one counts."""
+
+    def __init__(self, rows: Iterable[tuple[Meaning, str]]) -> None:
+        self._single: dict[int, tuple[int, Meaning]] = {}
+        self._ranges: list[tuple[int, int, int, Meaning]] = []
+        for row, (meaning, numbers) in enumerate(rows):
+            for word in numbers.split():
+                first, _, last = word.partition("..")
+                if last:
+                    self._ranges.append((row, int(first), int(last), meaning))
+                else:
+                    self._single[int(first)] = (row, meaning)
+        self._ranges.reverse()
+
+    def get(self, number: int) -> Meaning | None:
+        """What a number means, or None."""
+        row, found = self._single.get(number, (-1, None))
+        for above, first, last, meaning in self._ranges:
+            if above <= row:
+                break
+            if first <= number <= last:
+                return meaning
+        return found
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and self.get(number) is not None
+
+    def __getitem__(self, number: int) -> Meaning:
+        meaning = self.get(number)
+        if meaning is None:
+            raise KeyError(number)
+        return meaning
+
+
+def by_number(*rows: tuple[Meaning, str]) -> Numbers:
     """A table of numbers; a row lists them in words, ranges with two dots."""
-    table: dict[int, Meaning] = {}
-    for meaning, numbers in rows:
-        for word in numbers.split():
-            first, _, last = word.partition("..")
-            for number in range(int(first), int(last or first) + 1):
-                table[number] = meaning
-    return table
+    return Numbers(rows)
 
 
 def by_word(*rows: tuple[Meaning, str]) -> dict[str, Meaning]:
@@ -148,7 +180,7 @@ def by_word(*rows: tuple[Meaning, str]) -> dict[str, Meaning]:
 
 def by_beginning(table: Mapping[str, Meaning], word: str) -> Meaning | None:
     """What the longest beginning of a word that the table knows means."""
-    for length in range(len(word), 0, -1):
+    for length in range(min(len(word), _LONGEST_WORD), 0, -1):
         meaning = table.get(word[:length])
         if meaning is not None:
             return meaning

@@ -15,6 +15,7 @@ from sidecar.envelope.databases import sqlstate
 from sidecar.envelope.databases.kinds import (
     UNKNOWN,
     Told,
+    mistaken,
     phrases,
     says,
     state,
@@ -116,6 +117,7 @@ _NUMBERS_BY_TEXT = phrases(
     (_numbered(8152), "string or binary data would be truncated"),
 )  # fmt: skip
 
+_UNREADABLE = "ConnectionStringParseError"
 _LIKE_LOGIN = re.compile(r"SQLSTATE:([0-9A-Z]{5}):")
 _UNLISTED = re.compile(r"An error occurred with SQLSTATE code: ([0-9A-Z]{5})")
 _DDBC = "; DDBC Error: "
@@ -123,6 +125,10 @@ _DDBC = "; DDBC Error: "
 
 def told(raised: Raised, text: str) -> Told | None:
     """What is left of an error of SQL Server that has no number, or None."""
+    if raised.name == _UNREADABLE:
+        return Told(
+            meaning=mistaken("a connection string that cannot be read", "client_error"), text=text
+        )
     name = text_of(raised.attrs.get("driver_error"))
     head, mark, rest = text.partition(_DDBC)
     if not name and head.startswith("Driver Error: "):

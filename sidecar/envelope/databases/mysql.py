@@ -135,7 +135,8 @@ _TEXTS = phrases(
     (own_limit("our own pool is busy", "pool_timeout"), "pool exhausted"),
     (dead_handle("the handle was dead before the call", "connection_closed"),
      "connection not available", "is not available", "not connected", "already closed",
-     "connection was killed", "isn't valid", "connection is closed"),
+     "connection was killed", "isn't valid", "connection is closed", "closed connection",
+     "connection has been closed"),
 )  # fmt: skip
 
 # `1213 (40001): …` of mysql-connector, `(1213, '…')` of the others.
@@ -201,4 +202,6 @@ def _text(raised: Raised) -> str:
     else:
         text = text_of(argument(raised, 0)) or raised.message
     head = _HEAD.match(text)
-    return text[head.end() :].rstrip("')\"") if head else text
+    if head is None:
+        return text
+    return text[head.end() :].rstrip("')\"") if text.startswith("(") else text[head.end() :]

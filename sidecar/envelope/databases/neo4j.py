@@ -16,12 +16,16 @@ from sidecar.envelope.databases.kinds import (
     by_class,
     by_word,
     contended,
+    dead_handle,
     denied,
     final,
     mistaken,
     own_limit,
+    phrases,
     renewable,
+    says,
     text_of,
+    throttled,
     undone,
     unwell,
 )
@@ -69,7 +73,7 @@ _CODES = by_word(
      Neo.ClientError.Statement.AccessMode Neo.ClientError.Database.AccessDenied
      """),
     (renewable("the token has expired"), "Neo.ClientError.Security.TokenExpired"),
-    (contended("too many failed attempts: wait"),
+    (throttled("too many failed attempts: wait"),
      "Neo.ClientError.Security.AuthenticationRateLimit"),
     (final("no such database"), "Neo.ClientError.Database.DatabaseNotFound"),
     # `Neo.DatabaseError`: the server's own
@@ -88,6 +92,10 @@ _CLASSES = by_word(
     (final("called out of order", "client_error"),
      "TransactionError SessionError ResultError ResultConsumedError ResultFailedError"),
     (final("not with this server"), "UnsupportedServerProduct BrokenRecordError"),
+)  # fmt: skip
+_TEXTS = phrases(
+    (dead_handle("the handle was closed before the call", "connection_closed"),
+     "driver closed", "session closed", "connection closed", "transaction closed"),
 )  # fmt: skip
 _VAGUE = by_word(
     (unwell("no server of the database could be asked"),
@@ -110,7 +118,8 @@ def told(raised: Raised) -> Told | None:
         return Told(meaning=named[1], code=None if named[1].code else named[0], text=text)
     vague = by_class(_VAGUE, raised)
     if vague is None:
-        return None
+        closed = says(_TEXTS, text)
+        return None if closed is None else Told(meaning=closed, text=text)
     signal = transport.of_chain(raised)
     if signal is not None and signal.rank > 1:
         return Told(meaning=signal.meaning, text=text)

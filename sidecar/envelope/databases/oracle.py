@@ -130,7 +130,7 @@ def told(raised: Raised) -> Told | None:
     kind, own = found
     if kind in {"ORA", "TNS"}:
         code = f"ORA-{own:05}"
-        return Told(meaning=_SERVER.get(own, UNKNOWN), code=code, text=text, vague=code in _VAGUE)
+        return Told(meaning=_SERVER.get(own) or UNKNOWN, code=code, text=text, vague=code in _VAGUE)
     code = f"{kind}-{own:04}"
     meaning: Meaning | None = (_DRIVER if kind == "DPY" else _LIBRARY).get(own)
     if code in _VAGUE and _refused_below(raised):

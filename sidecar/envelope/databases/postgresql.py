@@ -161,7 +161,7 @@ _CLIENT_TEXTS = phrases(
     (dead_handle("the handle was dead before the call", "connection_closed"),
      "connection is closed", "connection already closed", "connection is lost",
      "connection has been closed", "connection not open", "no connection to the server",
-     "connection lost"),
+     "connection lost", "use a closed connection"),
     (final("the pool is closed", "pool_closed"), "pool is closed", "pool is closing",
      "pool has been closed"),
 )  # fmt: skip
@@ -175,26 +175,28 @@ _CLASSES = by_word(
     (unwell("no server of this kind among the hosts", "connection_error"),
      "TargetServerAttributeNotMatched"),
     (undone("the driver's picture of a type is out of date"), "OutdatedSchemaCacheError"),
+    (mistaken("an earlier statement of the pipeline failed", "client_error"), "PipelineAborted"),
 )  # fmt: skip
 
 
 def told(raised: Raised) -> Told | None:
     """What one exception of a driver for PostgreSQL tells, or None."""
     own = raised.sqlstate or state(raised.attrs.get("pgcode")) or state(raised.code)
-    text = text_of(argument(raised, 0)) or raised.message
+    text = max(text_of(argument(raised, 0)), raised.message, key=len)
+    said = text
     if odbc.is_odbc(raised):
-        own, text = odbc.state_of(raised), odbc.text(raised)
+        own, text, said = odbc.state_of(raised), odbc.text(raised), odbc.plain(raised)
     if own is None:
         named = by_class(_CLASSES, raised)
         if named is not None:
-            return Told(meaning=named[1], text=text)
+            return Told(meaning=named[1], text=said)
         own = postgresql_names.state_of(raised)
     meaning = _behind(own, text, raised)
     if meaning is not None:
-        return Told(meaning=meaning, code=own, text=text)
+        return Told(meaning=meaning, code=own, text=said)
     if own is None:
         return None
-    return Told(meaning=_of_state(own, text), code=own, text=text)
+    return Told(meaning=_of_state(own, text), code=own, text=said)
 
 
 def _behind(own: str | None, text: str, raised: Raised) -> Meaning | None:

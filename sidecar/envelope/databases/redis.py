@@ -71,7 +71,7 @@ _CLASSES = {
 _CLIENT_CLASSES = by_word(
     (undone("an optimistic lock was lost: read again", "watch_error"), "WatchError"),
     (own_limit("our own pool is busy", "pool_timeout"), "MaxConnectionsError"),
-    (contended("a lock of the application's is held by another"), "LockError LockNotOwnedError"),
+    (final("a lock that is not, or no longer, ours"), "LockError LockNotOwnedError"),
     (mistaken("refused in the client", "client_error"),
      "DataError InvalidPipelineStack CrossSlotTransactionError IncorrectPolicyType"),
     (final("called out of order", "client_error"), "PubSubError"),
@@ -97,6 +97,9 @@ _REPLIES = phrases(
     (final("a plan's requests are spent", "quota_exhausted"), "max daily request limit exceeded",
      "max requests limit exceeded", "max monthly request limit exceeded"),
 )  # fmt: skip
+_HELD = phrases(
+    (contended("a lock of the application's is held by another"), "unable to acquire lock"),
+)
 _TEXTS = phrases(
     (own_limit("our own pool is busy", "pool_timeout"), "no connection available",
      "too many connections"),
@@ -125,6 +128,8 @@ def told(raised: Raised) -> Told | None:
         meaning = says(_REPLIES, text) if word == "ERR" else None
         return Told(meaning=meaning or _WORDS.get(word, UNKNOWN), code=word, text=text)
     named = by_class(_CLIENT_CLASSES, raised)
+    if named is not None and says(_HELD, text) is not None:
+        return Told(meaning=_HELD[0].meaning, code=named[0], text=text)
     if named is not None:
         return Told(meaning=named[1], code=None if named[1].code else named[0], text=text)
     return _of_connection(raised, text)

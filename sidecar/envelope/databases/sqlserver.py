@@ -19,6 +19,7 @@ from sidecar.envelope.databases.kinds import (
     argument,
     broken,
     dead_handle,
+    final,
     first_number,
     mistaken,
     number,
@@ -37,11 +38,12 @@ _LIBRARY = "DB-Lib error message "
 _LIBRARY_NUMBER = re.compile(r"DB-Lib error message (\d{5})")
 _LIBRARY_NUMBERS = range(20000, 20100)
 _DEAD_PROCESS = 20047
+_SERVER_SPOKE = "[SQL Server]"
 _SEVERITY = re.compile(r"severity (\d{1,2})")
 
 _TEXTS = phrases(
     (dead_handle("the handle was dead before the call", "connection_closed"),
-     "connection is closed", "on a closed connection", "connection's been closed",
+     "connection is closed", "a closed connection", "connection's been closed",
      "connection has been closed", "not connected to any ms sql server"),
 )  # fmt: skip
 
@@ -66,26 +68,26 @@ def told(raised: Raised) -> Told | None:
     return None if known is None else _of_state(known, text)
 
 
-def _of_odbc(raised: Raised) -> Told:
-    """An ODBC driver: its number, unless that is the operating system's, then its state."""
-    own, known, text = odbc.native(raised), odbc.state_of(raised) or "HY000", odbc.plain(raised)
-    if known.startswith("08") and own not in _LIBRARY_NUMBERS:
-        if "SSL Provider" in text or "certificate verify failed" in text.lower():
+def _of_odbc(raised: Raised) -> Told | None:
+    """An ODBC driver: the server's number where it spoke, else the driver's state."""
+    own, known, text = odbc.native(raised), odbc.state_of(raised), odbc.plain(raised)
+    if known is None:
+        meaning = says(_TEXTS, text)
+        return None if meaning is None else Told(meaning=meaning, text=text)
+    if odbc.is_not_set_up(raised):
+        return Told(meaning=final("the driver is not set up"), code=known, text=text)
+    if _SERVER_SPOKE not in odbc.text(raised)[:512]:
+        # The number is the operating system's: it names the failure, and means nothing of its own.
+        if "SSL Provider" in text:
             return Told(meaning=transport.MEANINGS["tls_failure"], code=known, text=text)
-        if own is not None and own > 0 and own not in NUMBERS:
-            return Told(meaning=unwell("cannot be reached, or lost"), code=str(own), text=text)
-        if "TCP Provider" in text and own is not None and own > 0:
-            return Told(meaning=unwell("cannot be reached, or lost"), code=str(own), text=text)
-    if own is not None and (own > 0 or (own == 0 and known == "HY000")):
-        found = _of_number(own, text, raised)
-        if own > 0 and found.meaning is not UNKNOWN:
-            return found
-        if own == 0 and says(THAT_SAY_LITTLE[0], text):
-            return found
-        if own > 0 and known == "HY000":
-            return found
-        return structs.replace(_of_state(known, text), code=str(own) if own else known)
-    return _of_state(known, text)
+        told_ = _of_state(known, text)
+        return structs.replace(told_, code=str(own)) if own is not None and own > 0 else told_
+    if own is None or (own == 0 and says(THAT_SAY_LITTLE[0], text) is None):
+        return _of_state(known, text)
+    found = _of_number(own, text, raised)
+    if found.meaning is UNKNOWN and known != "HY000":
+        return structs.replace(_of_state(known, text), code=str(own))
+    return found
 
 
 def _of_state(known: str, text: str) -> Told:

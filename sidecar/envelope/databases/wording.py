@@ -12,7 +12,7 @@ import re
 
 from sidecar.envelope.redact import HIDDEN, is_secret_name, looks_secret
 
-_READ = 16384
+_READ = 8192
 
 # What begins the part of a text that repeats data, a statement or a picture of the cluster.
 _CUTS = (
@@ -36,9 +36,13 @@ _DROPPED_LINES = (
     "DETAIL:  Process ",
     "Process ",
 )
-_KEPT_DETAIL = "Key ("
+# What is left of a line whose rest was cut.
+_DROPPED = frozenset({"DETAIL:", "HINT:"})
 
-_KEY = re.compile(r"\bKey \(([^()\n]{1,500})\)=\((.{0,2000}?)\)(?= |\.|\Z)")
+# MySQL says whether a password was sent, in the words of one that is shown.
+_LIBRARY = re.compile(r"DB-Lib error message \d{1,6}, severity \d{1,2}:")
+_USING_PASSWORD = re.compile(r" \(using password: (?:YES|NO)\)")
+_KEY = re.compile(r"\bKey \(([^()\n]{1,200})\)=\((.{0,500}?)\)(?= |\.|\Z)")
 _ENTRY = re.compile(r"\bDuplicate entry '(.{0,1000})' for key '([^'\n]{1,200})'")
 _MEMBER = re.compile(r"(?<![\w])([\w.]{1,80}): (\"[^\"\n]{0,1000}\"|'[^'\n]{0,1000}')")
 
@@ -55,16 +59,14 @@ def plain(text: str) -> str:
         if found >= 0:
             text = text[:found]
     lines = [line.strip() for line in text.splitlines()]
+    lines = [_USING_PASSWORD.sub("", _LIBRARY.sub("", line)).strip() for line in lines]
     kept = [line for line in lines if line and not _is_dropped(line)]
-    return _without_secrets(" ".join(kept).strip())
+    said = _without_secrets(" ".join(kept).strip())
+    return said if any(map(str.isalnum, said)) else ""
 
 
 def _is_dropped(line: str) -> bool:
-    if line.startswith(_DROPPED_LINES) or not line.strip("^ "):
-        return True
-    if line.startswith("DETAIL:"):
-        return not line[7:].strip().startswith(_KEPT_DETAIL)
-    return False
+    return line.startswith(_DROPPED_LINES) or not line.strip("^ ") or line in _DROPPED
 
 
 def _without_secrets(text: str) -> str:

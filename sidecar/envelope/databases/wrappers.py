@@ -14,7 +14,6 @@ from msgspec import structs
 from sidecar.envelope.databases.kinds import (
     Told,
     by_word,
-    contended,
     dead_handle,
     final,
     mistaken,
@@ -67,10 +66,11 @@ _OWN = {
 }  # fmt: skip
 
 _WRAPPERS = ("sqlalchemy", "django", "peewee", "tortoise", "flask_sqlalchemy", "dbutils")
+_CLOSED = frozenset({"sqlalchemy.exc.ResourceClosedError", "sqlalchemy.exc.InvalidRequestError"})
 _TEXTS = phrases(
     (dead_handle("the handle was closed before the call", "connection_closed"),
      "this connection is closed", "connection already closed", "the connection is closed"),
-    (contended("SQLAlchemy: the cursor was lost", "client_error"), "this result object does not"),
+    (mistaken("the result has no rows, or is used up", "client_error"), "result object"),
 )  # fmt: skip
 
 # `(psycopg2.errors.DeadlockDetected) deadlock detected`
@@ -89,10 +89,9 @@ def told(raised: Raised) -> Told | None:
     for name in raised.names:
         if name in _OWN:
             meaning = _OWN[name]
-            text = says(_TEXTS, raised.message)
+            if name in _CLOSED:
+                meaning = says(_TEXTS, raised.message) or meaning
             code = None if meaning.code else raised.name
-            if name == "sqlalchemy.exc.InvalidRequestError" and text is not None:
-                meaning = text
             return Told(meaning=meaning, code=code, text=raised.message)
     return None
 

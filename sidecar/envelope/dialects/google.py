@@ -43,7 +43,8 @@ _CAPACITY = words("MODEL_CAPACITY_EXHAUSTED")
 
 
 def _quotas(evidence: Evidence) -> Iterator[dict[str, Any]]:
-    for violation in evidence.error.get("quotaViolations") or ():
+    violations = evidence.error.get("quotaViolations")
+    for violation in violations if isinstance(violations, list) else ():
         if isinstance(violation, dict):
             yield violation
 

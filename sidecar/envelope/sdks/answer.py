@@ -6,7 +6,7 @@ they are judged as the answer itself would be, with what the SDK's own tables kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,13 +16,16 @@ from sidecar.envelope.compose import Decision
 from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.evidence import Evidence, read_text
-from sidecar.envelope.fields import is_prose, normal, status_like
+from sidecar.envelope.fields import as_word, is_prose, normal, status_like
+from sidecar.envelope.locate import Found
 from sidecar.envelope.meaning import Meaning
-from sidecar.envelope.model import Classified, Envelope, Headers, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
 from sidecar.envelope.raised import Raised
+from sidecar.envelope.sdks.allowlist import ALLOWED
 from sidecar.envelope.sdks.family import Facts, Family
 
 _MOST_BODY = 262144
+_NO_ANSWER = Decision(class_=ErrorClass.PERMANENT, code=None, rule="there was no answer", bare=True)
 
 
 class Answer:
@@ -40,13 +43,15 @@ class Answer:
 
     @classmethod
     def of(cls, facts: Facts, family: Family, dialect: Dialect, now: float) -> Answer:
-        """Read the facts of an exception as an answer."""
+        """Read the facts of an exception as an answer; if there was none, nothing is asked."""
         seen = Seen(
             status=facts.status or 200,
-            headers=_headers(facts),
+            headers=_headers(facts, dialect.should_retry_headers),
             body=_bytes(facts.body),
             now=now,
         )
+        if not facts.tell:
+            return cls(facts, family, dialect, _said(facts, seen), _NO_ANSWER)
         dialect = dialect.for_answer(seen)
         evidence = _completed(_evidence(seen, dialect), facts)
         return cls(facts, family, dialect, *http.decide(evidence, dialect))
@@ -64,8 +69,9 @@ class Answer:
     def decide(self, link: Raised) -> Meaning | None:
         """What codes, class and status mean; None if there is at most a 2xx.
 
-        A code that the family's tables know is the most special; then what the dialect recognised;
-        then the kind that a code names, the class, the status.
+        A code that the family's tables know is the most special, terminal or not; then what the
+        dialect recognised, the kind that a code names, the class, an embedded status, a
+        code that is the same everywhere, a bare status.
         """
         by_code = self._by_code(self._family.codes)
         if by_code is not None:
@@ -81,9 +87,10 @@ class Answer:
             meaning = self._family.of_class(link, self._family.classes)
         if meaning is not None:
             return self._meant(meaning, self._family.name)
-        if status is not None and status >= 400:
-            return self.by_status()
-        return None
+        if status is None or status < 400:
+            return self._by_code(ALLOWED)
+        embedded = self.facts.body is not None or bool(self.facts.headers.pairs)
+        return self.by_status() if embedded else self._by_code(ALLOWED) or self.by_status()
 
     def by_status(self) -> Meaning:
         """What the status means, or an error inside a success that nobody knows."""
@@ -135,13 +142,13 @@ class Answer:
             verdict=meaning.verdict,
             rule=f"{name}: {meaning.rule}" if meaning.rule else name,
             raw_code=self._evidence.code,
-            wait=meaning.wait,
             terminal=meaning.terminal or not meaning.retryable,
         )
         return self._settled(decision)
 
     def _settled(self, decision: Decision) -> Meaning:
-        self._decision = decision
+        # A documented constant is for callers who have nothing better; an SDK has a back-off.
+        self._decision = msgspec.structs.replace(decision, wait=None)
         self._classified = None
         envelope, found = self._envelope(), self._found()
         wait = envelope.retry_after
@@ -170,19 +177,21 @@ class Answer:
         return self._classified
 
 
-def _headers(facts: Facts) -> Headers:
-    """The headers, with the wish about repeating where everybody reads it.
+def _headers(facts: Facts, wishes: Sequence[str]) -> Headers:
+    """The headers, without a wish to repeat.
 
-    The SDK has heard `true` itself and given up; it tells a passing conflict, and nothing else.
+    The SDK has heard that itself and given up; it still tells a passing conflict, and nothing else.
     """
-    wish = facts.headers.get("x-should-retry")
+    given = facts.headers
+    if facts.again is None and not any(name in given for name in wishes):
+        return given
+    pairs = [
+        (name, held)
+        for name, held in given
+        if name.lower() not in wishes or held.strip().lower() != "true" or facts.status == 409
+    ]
     if facts.again is not None:
-        wish = str(facts.again).lower()
-    if wish is None:
-        return facts.headers
-    pairs = [pair for pair in facts.headers if pair[0].lower() != "x-should-retry"]
-    if wish == "false" or facts.status == 409:
-        pairs.append(("x-should-retry", wish))
+        pairs.append((wishes[0], str(facts.again).lower()))
     return Headers(pairs)
 
 
@@ -206,7 +215,26 @@ def _evidence(seen: Seen, dialect: Dialect) -> Evidence:
         body = decode_cut(seen.body)
     failed = msgspec.structs.replace(seen, status=max(seen.status, 400))
     found = None if body is None else dialect.locate(body, failed)
-    return read_text(seen) if found is None else dialect.read(found, seen)
+    if found is None:
+        return read_text(seen)
+    evidence = dialect.read(found, failed)
+    if failed.status == seen.status:
+        return evidence
+    return msgspec.structs.replace(evidence, seen=seen, status=_stated(found) or seen.status)
+
+
+def _stated(found: Found) -> int | None:
+    """The status that an error repeats inside an answer of another."""
+    for source in (found.error, found.around):
+        for name in ("status_code", "statusCode", "status", "code"):
+            status = status_like(as_word(source.get(name)) or "")
+            if status is not None and status >= 400:
+                return status
+    return None
+
+
+def _said(facts: Facts, seen: Seen) -> Evidence:
+    return Evidence(status=seen.status, seen=seen, message=facts.message, headers=seen.headers)
 
 
 def _completed(evidence: Evidence, facts: Facts) -> Evidence:

@@ -25,6 +25,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     member,
@@ -225,16 +226,6 @@ CORE = Family(
 )
 
 
-def _cosmos(raised: Raised, facts: Facts) -> Facts:
-    """Cosmos gives numbers; a code of its body repeats the phrase of the status."""
-    read = _read(raised, facts)
-    return changed(read, code=None, codes=(), body=None if _is_phrase(read.body) else read.body)
-
-
-def _is_phrase(body: Any) -> bool:
-    return isinstance(body, Mapping) and isinstance(body.get("code"), str)
-
-
 _COSMOS = "azure.cosmos.exceptions"
 COSMOS = Family(
     name="azure-cosmos",
@@ -262,11 +253,10 @@ COSMOS = Family(
         **dict(CORE.words),
     },
     by_status={
-        # Retry with: two writes met. Gone: the partition has moved (EF Core repeats both).
-        449: CONFLICT,
-        410: OUTAGE,
+        449: because(CONFLICT, "two writes met: retry with"),
+        410: because(OUTAGE, "the partition has moved; EF Core repeats it, too"),
     },
-    read=_cosmos,
+    read=_read,
 )
 
 AZURE = (CORE, COSMOS)

@@ -22,6 +22,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     decoded,
@@ -43,7 +44,7 @@ def _read(raised: Raised, facts: Facts) -> Facts:
     """`response["Error"]` in the form that dialects read, and what `ResponseMetadata` holds."""
     body = facts.body if isinstance(facts.body, Mapping) else {}
     error = body.get("Error") if isinstance(body.get("Error"), Mapping) else {}
-    code = as_word(member(error, "Code")) or facts.code
+    code = as_word(member(error, "Code")) or facts.code or as_word(body.get("__type"))
     code = None if code is None else bare(code)
     message = member(error, "Message") or body.get("message") or body.get("Message")
     told = message if isinstance(message, str) and message else facts.message
@@ -51,11 +52,10 @@ def _read(raised: Raised, facts: Facts) -> Facts:
     metadata = member(body, "ResponseMetadata")
     status = facts.status or _number(member(metadata, "HTTPStatusCode"))
     request_id = member(metadata, "RequestId") or facts.request_id or raised.attrs.get("request_id")
-    shown: Any = {"error": {"code": code, "message": told}} if error or code else facts.body
-    behind = _number(body.get("originalStatusCode"))
-    if behind is not None and behind >= 400:
-        # Bedrock passes on how the model itself failed.
-        status = behind
+    # Bedrock passes on how the model itself failed; its dialect reads that.
+    behind = {name: body[name] for name in ("originalStatusCode",) if name in body}
+    known = {"error": {"code": code, "message": told, **behind}}
+    shown: Any = known if error or code else facts.body
     wait = seconds(body.get("retryAfterSeconds") or body.get("RetryAfterSeconds"))
     return changed(
         facts,
@@ -166,10 +166,8 @@ BOTOCORE = Family(
         tls_failure="SSLError",
     ),
     by_status={
-        # A model behind Bedrock failed, and nothing tells with which status.
-        424: OUTAGE,
-        # Bandwidth Limit Exceeded, on botocore's older list of limits.
-        509: THROTTLE,
+        424: because(OUTAGE, "a model behind Bedrock failed, and nothing tells with which status"),
+        509: because(THROTTLE, "bandwidth limit exceeded: on botocore's older list of limits"),
     },
     read=_read,
     members=_cancelled,

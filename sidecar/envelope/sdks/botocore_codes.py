@@ -26,9 +26,8 @@ CODES = named(
         "a throttle, on botocore's lists or a service's own",
         THROTTLE,
         """
-        Throttling ThrottlingException ThrottledException Throttled ThrottlingError
-        RequestThrottledException RequestThrottled ThrottledRequestException
-        ThrottledClientException TooManyRequestsException TooManyRequestException
+        ThrottledException Throttled ThrottlingError RequestThrottledException RequestThrottled
+        ThrottledRequestException ThrottledClientException TooManyRequestException
         TooManyRequests TooManyRequestsError SlowDown SlowDownException LimitExceededException
         ProvisionedThroughputExceededException ProvisionedThroughputExceeded
         RequestLimitExceeded RequestLimitExceededException BandwidthLimitExceeded
@@ -95,7 +94,7 @@ CODES = named(
         InternalServiceError InternalServiceErrorException InternalServiceException
         ServiceException ServiceFailure ServiceFailureException ServiceUnavailable
         ServiceUnavailableException ServerException Unavailable IDPCommunicationError
-        IDPCommunicationErrorException ModelTimeoutException ModelStreamErrorException
+        IDPCommunicationErrorException
         DependencyException DependencyTimeoutException DependencyFailedException
         GatewayTimedOutException DirectoryUnavailableException
         SchemaRegistryUnavailableException KMSInternalException KeyUnavailableException
@@ -179,6 +178,11 @@ CODES = named(
 
 #: Mere kinds: a model provider among the services says more in its sentence.
 KINDS = named(
+    (
+        "a throttle, unless the sentence names a window that nobody sits out",
+        THROTTLE,
+        "Throttling ThrottlingException TooManyRequestsException",
+    ),
     ("nothing of that name; some services say so under 400", FINAL, "ResourceNotFoundException"),
     (
         "the request is at fault",
@@ -187,7 +191,7 @@ KINDS = named(
         ValidationException ValidationError SerializationException InvalidParameterException
         InvalidParameterValue InvalidParameterValueException InvalidParameterCombination
         InvalidRequestException InvalidRequest InvalidArgument MissingParameter
-        MalformedQueryString InvalidAction EntityTooLarge EntityTooSmall KeyTooLongError
+        MalformedQueryString EntityTooLarge EntityTooSmall KeyTooLongError
         MalformedXML InvalidPart InvalidPartOrder InvalidBucketName
         InvalidCiphertextException
         """,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from sidecar.envelope.raised import Raised
-from sidecar.envelope.sdks.family import Facts, Family, changed
+from sidecar.envelope.sdks.family import FINAL, INVALID, Facts, Family, because, changed, worded
 
 # `… (Caused by ResponseError('too many 503 error responses'))`
 _TOO_MANY = re.compile(r"too many ([45]\d\d) error responses")
@@ -42,6 +42,14 @@ URLLIB = Family(
     plain=True,
     # It wraps what fails until the request is out: a bare timeout came while it was reading.
     words={"TimeoutError": "read_timeout"},
+    says=(("unknown url type", worded(INVALID, "invalid_url")),),
+    by_status=dict.fromkeys(
+        (301, 302, 303, 307, 308),
+        because(
+            worded(FINAL, "too_many_redirects"),
+            "it follows redirects itself, and raises one where they lead in a circle",
+        ),
+    ),
 )
 STANDARD = Family(
     name="the standard library",

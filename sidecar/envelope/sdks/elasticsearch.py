@@ -21,6 +21,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     decoded,
     member,
@@ -49,8 +50,7 @@ _JAVA = named(
         """
         version_conflict_engine_exception version_conflict_exception
         document_missing_exception document_already_exists_exception
-        resource_already_exists_exception index_not_found_exception
-        resource_not_found_exception search_context_missing_exception
+        index_not_found_exception resource_not_found_exception search_context_missing_exception
         strict_dynamic_mapping_version_exception content_too_long_exception
         """,
     ),
@@ -165,9 +165,9 @@ ELASTICSEARCH = Family(
             "opensearchpy.exceptions",
         )
         for name, meaning in (
-            ("UnsupportedProductError", FINAL),
-            ("SerializationError", NO_ANSWER),
-            ("ImproperlyConfigured", INVALID),
+            ("UnsupportedProductError", because(FINAL, "the server is another product")),
+            ("SerializationError", because(NO_ANSWER, "what came back cannot be read")),
+            ("ImproperlyConfigured", because(INVALID, "refused before sending")),
         )
     },
     words={

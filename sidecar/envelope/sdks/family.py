@@ -44,6 +44,11 @@ def worded(meaning: Meaning, code: str) -> Meaning:
     return msgspec.structs.replace(meaning, code=code)
 
 
+def because(meaning: Meaning, why: str) -> Meaning:
+    """The same meaning with its reason, which `rule` reports."""
+    return msgspec.structs.replace(meaning, rule=why)
+
+
 SPENT = worded(FINAL, "quota_exhausted")
 NO_CREDENTIALS = worded(REFUSED, "missing_credentials")
 NO_ANSWER = worded(OUTAGE, "invalid_upstream_response")
@@ -107,6 +112,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     sent: bool | None = None
 
+    @property
+    def tell(self) -> bool:
+        """Whether there is anything of an answer: a status, a code, a body."""
+        return self.status is not None or bool(self.code or self.codes) or self.body is not None
+
 
 def changed(facts: Facts, **changes: Any) -> Facts:
     """The same facts, some of them said better."""
@@ -137,7 +147,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         words: its classes that stand for a failure without an answer, to the word of `transport`.
         says: fixed sentences of the SDK, in lower case, for what it has neither class nor code for.
         by_status: statuses that this service uses in a way of its own.
+        invents: it gives a status to failures that had none; without an answer the causes count.
         plain: a client of anything: the provider is told by host and shape.
+        shared: made for one provider, and used for others that speak alike: the host tells.
         read: where it keeps what it knows.
         members: the failures inside one failure, as of a bulk call; the gravest counts.
         sternest: of several members one that no repetition mends counts before any other.
@@ -154,7 +166,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     words: Mapping[str, str] = {}
     says: tuple[tuple[str, Meaning], ...] = ()
     by_status: Mapping[int, Meaning] = {}
+    invents: bool = False
     plain: bool = False
+    shared: bool = False
     read: Callable[[Raised, Facts], Facts] = _same
     members: Callable[[Raised], tuple[Raised, ...]] = _nobody
     sternest: bool = False

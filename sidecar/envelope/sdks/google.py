@@ -122,7 +122,7 @@ API_CORE = Family(
     packages=("google.api_core", "google.cloud"),
     sdks=("google-api-core", "google-bigquery", "google-cloud", "google", "google-spanner"),
     dialect="google-apis",
-    codes=REASONS,
+    codes={**REASONS, "data_loss": STATUSES["data_loss"]},
     kinds=STATUSES,
     statuses={
         **statuses(
@@ -216,12 +216,11 @@ AUTH = Family(
 
 
 def _genai(raised: Raised, facts: Facts) -> Facts:
-    """`code` is the status, `status` the name of gRPC's; the body is kept under `details`."""
-    name = name_of(raised.attrs.get("status")) or name_of(facts.code)
+    """`code` is the status, `status` the name of gRPC's, or a phrase of HTTP's that is no code."""
     told = raised.attrs.get("message")
     return changed(
         facts,
-        code=name or facts.code,
+        code=name_of(raised.attrs.get("status")) or name_of(facts.code),
         message=told if isinstance(told, str) and told else facts.message,
         wait=_delay(member(facts.body, "error", "details")),
     )

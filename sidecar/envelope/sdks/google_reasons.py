@@ -28,7 +28,7 @@ REASONS = named(
         rateLimitExceeded userRateLimitExceeded jobRateLimitExceeded RATE_LIMIT_EXCEEDED
         concurrentLimitExceeded tooManyRequests userRateLimitExceededUnreg
         sharingRateLimitExceeded uploadRateLimitExceeded serviceRateLimitExceeded
-        rateLimitExceededUnreg tableDataWriteRateLimitExceeded
+        rateLimitExceededUnreg tableDataWriteRateLimitExceeded resourceOperationRateExceeded
         """,
     ),
     ("a quota, and nothing says when it refills", SPENT, "quotaExceeded RESOURCE_QUOTA_EXCEEDED"),
@@ -41,7 +41,7 @@ REASONS = named(
         "the server failed: the clients of these APIs repeat it",
         OUTAGE,
         """
-        backendError internalError badGateway tableUnavailable backendNotConnected
+        backendError internalError badGateway backendNotConnected
         internalServerError serverError transientError
         """,
     ),
@@ -49,8 +49,8 @@ REASONS = named(
         "not ready, or in use by another call, for the moment",
         CONFLICT,
         """
-        resourceNotReady operationInProgress ZONE_RESOURCE_POOL_EXHAUSTED
-        ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS resourceOperationRateExceeded
+        resourceNotReady operationInProgress tableUnavailable ZONE_RESOURCE_POOL_EXHAUSTED
+        ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS
         """,
     ),
     ("an access token that can be renewed", EXPIRED, "ACCESS_TOKEN_EXPIRED"),
@@ -58,7 +58,7 @@ REASONS = named(
         "the credential, the project or the account is refused",
         REFUSED,
         """
-        accessDenied forbidden insufficientPermissions insufficientFilePermissions authError
+        accessDenied forbidden insufficientPermissions insufficientFilePermissions
         accessNotConfigured accountDisabled accountDeleted accountDisabledForPolicy
         billingNotEnabled blocked domainPolicy ipRefererBlocked keyExpired keyInvalid
         unauthorized proxyAuthenticationRequired accountSuspended API_KEY_INVALID

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdks.family import (
+    CONFLICT,
     FINAL,
     INVALID,
     NO_ANSWER,
@@ -17,6 +18,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     seconds,
@@ -93,6 +95,7 @@ LITELLM = Family(
             ),
         ),
     },
+    invents=True,
     read=_litellm,
 )
 
@@ -105,7 +108,12 @@ MISTRAL = Family(
     classes={
         f"{module}.{name}": meaning
         for module in (f"{_SPEAKEASY}.responsevalidationerror", "mistralai.models")
-        for name, meaning in (("ResponseValidationError", NO_ANSWER),)
+        for name, meaning in (
+            (
+                "ResponseValidationError",
+                because(NO_ANSWER, "the answer does not have the form it should"),
+            ),
+        )
     },
     statuses={
         f"{_SPEAKEASY}.httpvalidationerror.HTTPValidationError": 422,
@@ -134,7 +142,7 @@ COHERE = Family(
         f"{_COHERE}.service_unavailable_error.ServiceUnavailableError": 503,
         f"{_COHERE}.gateway_timeout_error.GatewayTimeoutError": 504,
     },
-    by_status={498: REFUSED},
+    by_status={409: because(CONFLICT, "the SDK repeats every conflict")},
     says=(("must be instantiated be either passing in token", NO_CREDENTIALS),),
 )
 

@@ -89,7 +89,14 @@ _OPENAI: dict[str, Any] = {
     "read": inner,
 }
 
-OPENAI = Family(name="openai", packages=("openai",), sdks=("openai",), dialect="openai", **_OPENAI)
+OPENAI = Family(
+    name="openai",
+    packages=("openai",),
+    sdks=("openai",),
+    dialect="openai",
+    shared=True,
+    **_OPENAI,
+)
 AZURE_OPENAI = Family(
     name="openai on Azure",
     packages=(),
@@ -103,6 +110,7 @@ ANTHROPIC = Family(
     packages=("anthropic",),
     sdks=("anthropic",),
     dialect="anthropic",
+    shared=True,
     statuses={
         **generated("anthropic"),
         **statuses(
@@ -162,7 +170,7 @@ GENERATED = tuple(
     Family(
         name=package,
         packages=(package,),
-        sdks=(package, dialect),
+        sdks=tuple({package, dialect}),
         dialect=dialect,
         statuses=generated(package),
         classes=classes(package, (_LOCK, CONFLICT, "ConflictError")),

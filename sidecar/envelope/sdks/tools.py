@@ -1,8 +1,7 @@
 """SDKs of the tools that agents call: Stripe, Slack, GitHub, Twilio.
 
 Their codes are those of the answers and belong to the dialects of these providers. Here stands what
-the SDK adds: classes for what was refused on this side, a wish about repeating under a name of its
-own, a status that is hidden in a number.
+the SDK adds: classes for what was refused on this side, and a status that is hidden in a number.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from sidecar.envelope.sdks.family import (
     THROTTLE,
     Facts,
     Family,
+    because,
     changed,
     classes,
     statuses,
@@ -30,8 +30,6 @@ from sidecar.envelope.sdks.family import (
 
 
 def _stripe(raised: Raised, facts: Facts) -> Facts:
-    wish = facts.headers.get("stripe-should-retry")
-    again = {"true": True, "false": False}.get((wish or "").strip().lower())
     body = facts.body
     if not isinstance(body, Mapping) or "error" not in body:
         # Of an answer that is no JSON this SDK keeps the headers where the body should be.
@@ -40,7 +38,6 @@ def _stripe(raised: Raised, facts: Facts) -> Facts:
     return changed(
         facts,
         body=body,
-        again=again,
         message=told if isinstance(told, str) and told else facts.message,
     )
 
@@ -68,7 +65,10 @@ STRIPE = Family(
     },
     classes={
         **{
-            f"{module}.SignatureVerificationError": worded(INVALID, "signature_verification_failed")
+            f"{module}.SignatureVerificationError": worded(
+                because(INVALID, "a webhook was checked on this side; no call was made"),
+                "signature_verification_failed",
+            )
             for module in ("stripe._error", "stripe.error", "stripe")
         },
     },
@@ -76,8 +76,7 @@ STRIPE = Family(
         f"{module}.APIConnectionError": "connection_error"
         for module in ("stripe._error", "stripe.error", "stripe")
     },
-    # The SDK repeats every conflict: of keys, and of locks.
-    by_status={409: CONFLICT},
+    by_status={409: because(CONFLICT, "the SDK repeats every conflict: of keys, and of locks")},
     says=(("no api key provided", NO_CREDENTIALS),),
     read=_stripe,
 )

@@ -17,6 +17,7 @@ from sidecar.envelope.sdks.family import (
     NO_CREDENTIALS,
     Facts,
     Family,
+    because,
     changed,
     member,
     seconds,
@@ -82,12 +83,12 @@ PINECONE = Family(
         f"{module}.{name}": meaning
         for module in ("pinecone.errors.exceptions", "pinecone.exceptions.exceptions")
         for name, meaning in (
-            ("PineconeConfigurationError", NO_CREDENTIALS),
-            ("ValidationError", INVALID),
-            ("PineconeValueError", INVALID),
-            ("PineconeApiTypeError", INVALID),
-            ("PineconeApiValueError", INVALID),
-            ("ResponseParsingError", NO_ANSWER),
+            ("PineconeConfigurationError", because(NO_CREDENTIALS, "nothing was sent")),
+            ("ValidationError", because(INVALID, "refused before sending")),
+            ("PineconeValueError", because(INVALID, "refused before sending")),
+            ("PineconeApiTypeError", because(INVALID, "refused before sending")),
+            ("PineconeApiValueError", because(INVALID, "refused before sending")),
+            ("ResponseParsingError", because(NO_ANSWER, "what came back cannot be read")),
         )
     },
     words={
