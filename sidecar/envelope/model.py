@@ -6,9 +6,9 @@ frozen records: nothing here decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -72,6 +72,17 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, rename={"class_": "cla
         return fields
 
 
+class RawMaker(Protocol):
+    """Makes what was seen of an error, when somebody asks for it."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it will take."""
+
+    def __call__(self) -> dict[str, Any]:
+        """The member `raw` of the envelope."""
+
+
 class Classified:
     """The answer of every classification: the envelope (None: no error), the verdict, and why.
 
@@ -80,9 +91,10 @@ class Classified:
         rule: the name of the rule that decided, with its reason.
         terminal: the body named a code that no repetition can mend; stronger than `X-Should-Retry`.
         look: makes `raw`, until somebody has asked for it; most errors are told without.
+        request_id: the upstream's own id of the call, where it gave one.
     """
 
-    __slots__ = ("_envelope", "look", "rule", "terminal", "verdict")
+    __slots__ = ("_envelope", "look", "request_id", "rule", "terminal", "verdict")
 
     def __init__(
         self,
@@ -91,13 +103,15 @@ class Classified:
         verdict: Verdict,
         rule: str,
         terminal: bool = False,
-        look: Callable[[], dict[str, Any]] | None = None,
+        look: RawMaker | None = None,
+        request_id: str | None = None,
     ) -> None:
         self._envelope = envelope
         self.verdict = verdict
         self.rule = rule
         self.terminal = terminal
         self.look = look
+        self.request_id = request_id
 
     @property
     def brief(self) -> Envelope | None:
@@ -131,7 +145,7 @@ class Classified:
         return f"Classified({self._envelope!r}, {self.verdict.value}, {self.rule!r})"
 
 
-def with_raw(envelope: Envelope, look: Callable[[], dict[str, Any]]) -> Envelope:
+def with_raw(envelope: Envelope, look: RawMaker) -> Envelope:
     """The envelope with what was seen; a fault in showing it costs no more than that."""
     try:
         raw = look()
