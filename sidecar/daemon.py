@@ -289,6 +289,7 @@ class Daemon:
                 told = now
                 self.manager.status(self._status_line())
             self.dependencies.tick(now)
+            self.failures.settle()
             offset = clock.wall() - now
             if offset - before > SUSPENDED:
                 # The machine slept: sockets that look alive have lost their other side.

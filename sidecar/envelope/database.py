@@ -76,8 +76,9 @@ def classify(
     phase = next((link.phase for link in raised.chain() if link.phase), None)
     if phase == "commit":
         meaning = _in_commit(meaning)
-    where = found.server or "database"
-    meaning = structs.replace(meaning, rule=f"{where}: {told.code or meaning.code}: {meaning.rule}")
+    what = told.code or meaning.code or raised.name
+    rule = f"{found.server or 'database'}: {what[:80]}: {meaning.rule}"
+    meaning = structs.replace(meaning, rule=rule)
     return classified(
         raised,
         meaning,
@@ -165,7 +166,8 @@ def _of_link(link: Raised, server: str | None) -> Told | None:
     reader = READERS.get(own or server or "")
     if reader is None:
         return dbapi.by_state(link)
-    return reader(link if own or not _is_builtin(link) else _text_only(link))
+    told = reader(link if own or not _is_builtin(link) else _text_only(link))
+    return told or dbapi.by_state(link)
 
 
 def _is_builtin(link: Raised) -> bool:
@@ -180,6 +182,8 @@ def _text_only(link: Raised) -> Raised:
 def _code(links: tuple[Raised, ...]) -> str | None:
     """A code that nobody knows, kept: the first that is one."""
     for link in links:
-        if not wrappers.is_wrapper(link) and link.code not in {None, ""}:
-            return str(link.code)
+        if wrappers.is_wrapper(link):
+            continue
+        if link.code not in {None, ""} or link.sqlstate:
+            return str(link.code or link.sqlstate)
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html import unescape
 from http import HTTPStatus
 from typing import Any
@@ -89,7 +90,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The message in lower case, for rules that have nothing but a phrase."""
-        return self.message.lower()
+        return _lower(self.message)
+
+
+# Several rules ask for the same text in turn.
+_lower = lru_cache(maxsize=8)(str.lower)
 
 
 def read(
@@ -113,14 +118,17 @@ def read(
     words: dict[str, str] = {}
     candidates: list[str] = []
     problem = is_problem(seen)
-    for place in (*code_places, *word_places):
-        word = as_word(at(error, place))
-        if problem and place == "type":
-            continue
-        if word is not None and normal(word) not in _EMPTY_WORDS:
+    for places, are_codes in ((code_places, True), (word_places, False)):
+        for place in places:
+            word = as_word(at(error, place))
+            if word is None or (problem and place == "type"):
+                continue
+            spelling = normal(word)
+            if spelling in _EMPTY_WORDS:
+                continue
             if status_like(word) is None:
-                words.setdefault(normal(word), word)
-            if place in code_places:
+                words.setdefault(spelling, word)
+            if are_codes:
                 candidates.append(word)
     spoken = as_word(error.get("word"))
     if spoken and _is_code(spoken):
@@ -193,6 +201,8 @@ def _more_precise(status: int, error: dict[str, Any], around: dict[str, Any]) ->
 
 def _with_quoted(headers: Headers, error: dict[str, Any], around: dict[str, Any]) -> Headers:
     """Headers that a gateway quotes inside the body count where the answer has none of its own."""
+    if "metadata" not in error and "headers" not in around:
+        return headers
     quoted: list[tuple[str, str]] = []
     for source in (at(error, "metadata.headers"), around.get("headers")):
         if isinstance(source, dict):
@@ -252,9 +262,9 @@ _CHALLENGE = re.compile(r'([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', r
 
 def with_challenge(evidence: Evidence) -> Evidence:
     """Add what `WWW-Authenticate` says (RFC 6750); a code in the body is the more specific one."""
-    lines = evidence.headers.get_all("www-authenticate")
-    if not lines:
+    if "www-authenticate" not in evidence.headers:
         return evidence
+    lines = evidence.headers.get_all("www-authenticate")
     challenge: dict[str, str] = {}
     for name, quoted, bare in _CHALLENGE.findall(", ".join(lines)):
         challenge.setdefault(name.lower(), quoted or bare)

@@ -109,6 +109,8 @@ def _report(error: dict[str, Any]) -> str:
     """
     for name in ("errors", "fieldErrors", "field_errors", "errorMessages", "details"):
         value = error.get(name)
+        if not value:
+            continue
         if isinstance(value, list):
             value = {"": value} if name == "details" else {"": _sentences(value)}
         report = _complaints(value)
@@ -146,6 +148,8 @@ def param_of(error: dict[str, Any]) -> str | None:
     """The field or value at fault, as a source names it beside its message; None if it does not."""
     for name in ("param", "field", "pointer", "parameter", "loc", "path"):
         value = error.get(name)
+        if value is None:
+            continue
         if isinstance(value, list) and value and all(isinstance(part, str | int) for part in value):
             return ".".join(str(part) for part in value)
         if not isinstance(value, str) or value.strip() in {"", "None", "null"}:

@@ -43,7 +43,7 @@ _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 def is_reclassified(classified: Classified, status: int) -> bool:
     """Whether an answer's status is not one of its class's own: a typo as 503, an error as 200."""
-    envelope = classified.envelope
+    envelope = classified.brief
     return envelope is not None and status not in _OWN[envelope.class_]
 
 
@@ -58,7 +58,7 @@ def status_for(classified: Classified, status: int) -> int:
         The same status if there is no error or the status is one of the class's own; else the one
         that its code, or its class, stands for.
     """
-    envelope = classified.envelope
+    envelope = classified.brief
     if envelope is None or status in _OWN[envelope.class_]:
         return status
     return _BECOMES_BY_CODE.get(envelope.code, _BECOMES[envelope.class_])

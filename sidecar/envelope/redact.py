@@ -122,13 +122,13 @@ _NAME_ENDS = (
     "key", "token", "secret", "password", "passwd", "pwd", "authorization", "credential",
     "signature",
 )  # fmt: skip
-_ASSIGNMENT = re.compile(r"\\?[\"']?\s{0,8}[:=]")
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
+_BETWEEN = " \t\n\r\f\v\"'\\"
 _CAPITAL_STARTS = ("AIza", "AKIA", "ASIA", "AQ.", "ABSK")
 # How the words in front of the dash or underscore of a known key end.
 _SHAPE_ENDS = (
     "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
-    "ghu", "ghs", "ghr", "pat", "xapp",
+    "ghu", "ghs", "ghr", "pat", "xapp", "key",
 )  # fmt: skip
 
 # Nothing in a path of short words can be a secret, unless it is the address of a webhook.
@@ -154,6 +154,12 @@ The ids that APIs hand out are shorter or hexadecimal."""
 _SALT = token_bytes(16)
 
 
+# In a storm the same words come again and again. Only texts without a secret are remembered.
+_CLEAN: dict[str, None] = {}
+_CLEAN_LENGTH = 2048
+_MOST_CLEAN = 256
+
+
 def redact_text(text: str) -> str:
     """Hide keys, tokens, passwords and URL credentials in any text, JSON or prose.
 
@@ -163,15 +169,24 @@ def redact_text(text: str) -> str:
     Returns:
         The same text with each secret replaced by `[redacted]`; its JSON structure survives.
     """
-    if not text:
+    if not text or text in _CLEAN:
         return text
+    shown = _hide(text)
+    if len(text) <= _CLEAN_LENGTH and shown == text:
+        if len(_CLEAN) >= _MOST_CLEAN:
+            _CLEAN.clear()
+        _CLEAN[text] = None
+    return shown
+
+
+def _hide(text: str) -> str:
     lower = text.lower()
-    if "://" in text:
+    if "/" in text and "://" in text:
         text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
     if "=" in text:
         text = _QUERY_PAIR.sub(_hide_pair, text)
-    if "cookie" in lower and "=" in text:
-        text = _COOKIES.sub(rf"\1{HIDDEN}", text)
+        if "cookie" in lower:
+            text = _COOKIES.sub(rf"\1{HIDDEN}", text)
     if _may_name_scheme(lower):
         text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
     return _hide_shapes(_hide_named(text, lower))
@@ -185,20 +200,28 @@ def _may_name_scheme(lower: str) -> bool:
 
 def _hide_named(text: str, lower: str) -> str:
     """Hide values that stand behind the name of a secret; `lower` is the text before any change."""
-    assigned = told = False
-    for name in _NAME_ENDS:
-        at = lower.find(name)
-        while at >= 0:
-            end = at + len(name)
-            assigned = assigned or _ASSIGNMENT.match(lower, end) is not None
-            told = told or lower[max(0, at - 8) : at].rstrip(" _-").endswith(_TOLD_NAMES)
-            at = lower.find(name, end)
-    if assigned:
+    if _assigns(lower, ":") or ("=" in lower and _assigns(lower, "=")):
         text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
         text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
-    if told:
+    if _tells_of(lower, "key") or _tells_of(lower, "token"):
         text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
     return _PRIVATE_KEY.sub(HIDDEN, text) if "-----BEGIN " in text else text
+
+
+def _assigns(lower: str, mark: str) -> bool:
+    """Whether the name of a secret stands in front of a colon or an equals sign."""
+    parts = lower.split(mark)
+    parts.pop()
+    return any(part[-32:].rstrip(_BETWEEN).endswith(_NAME_ENDS) for part in parts)
+
+
+def _tells_of(lower: str, word: str) -> bool:
+    """Whether the text speaks of a key or a token of the kind that is a secret."""
+    if word not in lower:
+        return False
+    parts = lower.split(word)
+    parts.pop()
+    return any(part[-8:].rstrip(" _-").endswith(_TOLD_NAMES) for part in parts)
 
 
 def _hide_shapes(text: str) -> str:
@@ -217,7 +240,7 @@ def _may_hold_shape(text: str) -> bool:
             return True
     if "A" in text and any(start in text for start in _CAPITAL_STARTS):
         return True
-    return "xox" in text or "ya29." in text or "bedrock-api-key-" in text
+    return "xox" in text or "ya29." in text
 
 
 def _hide_pair(match: re.Match[str]) -> str:

@@ -199,7 +199,7 @@ class Call:
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
-        if self.classified is None or self.classified.envelope is None:
+        if self.classified is None or self.classified.brief is None:
             self._ending = Ending.ANSWERED
 
     def _relay_of(
@@ -483,7 +483,7 @@ class Call:
                 decision=self.decision,
                 status=self.out.status,
                 upstream_status=self._upstream_status,
-                envelope=classified.envelope if classified else None,
+                envelope=classified.brief if classified else None,
                 verdict=None if self.decision in replies.LOCAL else self._verdict,
                 rule=classified.rule if classified else "",
                 correlation_id=self.correlation_id,
@@ -492,5 +492,7 @@ class Call:
                 reclassified=self.reclassified,
                 would_refuse=self.admission is not None and self.admission.would_refuse is not None,
                 ending=self._ending,
+                upstream_request_id=classified.request_id if classified else None,
+                look=classified.look if classified else None,
             )
         )

@@ -208,7 +208,7 @@ class Judge:
             return
         if classified.rule.startswith("fault"):
             self._report_fault(classified.rule)
-        envelope = classified.envelope
+        envelope = classified.brief
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)
         fingerprint = None
@@ -241,7 +241,7 @@ class Judge:
 
     def conclude_supposed(self) -> None:
         """Nothing more will come: an error that the head told of stands."""
-        if self._supposed is not None and self._supposed.envelope is not None:
+        if self._supposed is not None and self._supposed.brief is not None:
             self.conclude(self._supposed)
 
     def _report_fault(self, rule: str) -> None:
@@ -289,7 +289,7 @@ class Judge:
         """
         call, message = self._call, self._message
         classified = call.classified
-        envelope = classified.envelope if classified is not None else None
+        envelope = classified.brief if classified is not None else None
         keep_own = self._runtime.keeps_own
         if envelope is None or self.off or classified is None:
             # A 204 has no body whose length could be told (RFC 9110, 8.6).
@@ -317,7 +317,7 @@ class Judge:
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
         media_type = ENVELOPE_TYPE
         if replaced:
-            body = msgspec.json.encode(envelope)
+            body = msgspec.json.encode(classified.envelope)
         elif instead is not None and status >= 400:
             replaced = True
             media_type, spoken = replies.body_of(
@@ -344,9 +344,9 @@ class Judge:
         ]
 
     def _advice(self, classified: Classified) -> str | None:
-        assert classified.envelope is not None
+        assert classified.brief is not None
         return should_retry(
-            classified.envelope,
+            classified.brief,
             decision="forwarded",
             terminal=classified.terminal,
             sdk_wait_max=self._runtime.config.sdk_wait_max,

@@ -302,10 +302,10 @@ class Relay:
             return
         verdict = scanner.finish(clean=True)
         judge.conclude(verdict)
-        if verdict.envelope is None or scanner.failed is not None:
+        if verdict.brief is None or scanner.failed is not None:
             self._end()
         else:
-            self._cut(verdict.envelope)
+            self._cut(verdict.brief)
 
     def _failed_late(self, failure: UpstreamFailed) -> None:
         """The upstream fell silent or broke off after the head had been sent."""
@@ -322,11 +322,11 @@ class Relay:
         elif scanner is None or failure.decision == "timeout":
             classified = judge.of_failure(failure)
             judge.conclude(classified, kind=failure.kind)
-            self._cut(classified.envelope)
+            self._cut(classified.brief)
         else:
             classified = scanner.finish(clean=False)
             judge.conclude(classified)
-            self._cut(classified.envelope)
+            self._cut(classified.brief)
 
     def left(self) -> None:
         """The caller has gone: what the answer had said by then counts all the same."""

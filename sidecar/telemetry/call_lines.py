@@ -41,7 +41,7 @@ def finished(call: CallFinished, ending: Ending) -> Line:
         "first_byte": call.first_byte,
     }
     if envelope is not None:
-        facts |= _told(envelope)
+        facts |= _told(envelope, call.upstream_request_id)
     if call.reclassified:
         facts["reclassified"] = True
     if call.would_refuse:
@@ -77,13 +77,14 @@ def reported(call: DependencyCalled, envelope: Envelope) -> Line:
     return "call.failed", level, facts
 
 
-def _told(envelope: Envelope) -> dict[str, Any]:
+def _told(envelope: Envelope, request_id: str | None = None) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "source": envelope.source,
         "retryable": envelope.retryable,
         "retry_after": envelope.retry_after,
         "message": envelope.message,
     }
-    if envelope.raw is not None and envelope.raw.get("upstream_request_id"):
-        facts["upstream_request_id"] = envelope.raw["upstream_request_id"]
+    told = envelope.raw.get("upstream_request_id") if envelope.raw is not None else None
+    if request_id or told:
+        facts["upstream_request_id"] = request_id or told
     return facts

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from sidecar import clock
-from sidecar.envelope.model import Envelope
+from sidecar.envelope.model import Envelope, with_raw
 from sidecar.telemetry.observer import LOCAL_REFUSALS, CallFinished, DependencyCalled, Fact
 
 SECONDS: Final = 3600.0
@@ -79,15 +79,24 @@ class Failure:
     Attributes:
         number: its place among all failures.
         call: the fact; its envelope is without `raw` once there was no room for that.
-        size: bytes that `raw` takes.
+        size: bytes that `raw` takes, or will.
     """
 
-    __slots__ = ("call", "number", "size")
+    __slots__ = ("_look", "call", "number", "size")
 
     def __init__(self, number: int, call: Call, envelope: Envelope) -> None:
         self.number = number
-        self.call = call
-        self.size = _size(envelope.raw)
+        self._look = call.look if isinstance(call, CallFinished) else None
+        # Beyond this moment the fact itself holds nothing that was not redacted.
+        self.call = call if self._look is None else msgspec.structs.replace(call, look=None)
+        self.size = _size(envelope.raw) if self._look is None else self._look.size
+
+    def settle(self) -> None:
+        """Make `raw` of what was seen, and let go of that."""
+        look, self._look = self._look, None
+        if look is not None:
+            envelope = with_raw(self.envelope, look)
+            self.call = msgspec.structs.replace(self.call, envelope=envelope)
 
     @property
     def envelope(self) -> Envelope:
@@ -98,6 +107,7 @@ class Failure:
 
     def forget_raw(self) -> None:
         """Keep what was told, not what was seen."""
+        self._look = None
         bare = msgspec.structs.replace(self.envelope, raw=None)
         self.call = msgspec.structs.replace(self.call, envelope=bare)
         self.size = 0
@@ -154,6 +164,7 @@ class Failures:
         self._last: deque[Failure] = deque()
         self._refused: deque[Failure] = deque(maxlen=KEPT)
         self._with_raw: deque[Failure] = deque()
+        self._unsettled: deque[Failure] = deque(maxlen=KEPT)
         self._bytes = 0
 
     def __call__(self, fact: Fact) -> None:
@@ -166,6 +177,15 @@ class Failures:
             envelope = fact.envelope
             if envelope is not None:
                 self._add(fact, envelope, fact.dependency)
+
+    def settle(self) -> None:
+        """Make what was seen of the last failures fit to be kept; to be called now and then.
+
+        In a storm most failures are pushed out before: nobody pays for what nobody can ask for.
+        """
+        unsettled, self._unsettled = self._unsettled, deque(maxlen=KEPT)
+        for failure in unsettled:
+            failure.settle()
 
     # -- what is asked ----------------------------------------------------------------------
 
@@ -191,6 +211,7 @@ class Failures:
 
     def find(self, correlation_id: str) -> list[Failure]:
         """The kept failures of one id, in the order in which they came."""
+        self.settle()
         kept = itertools.chain(self._last, self._refused)
         found = [failure for failure in kept if failure.call.correlation_id == correlation_id]
         return sorted(found, key=lambda failure: failure.number)
@@ -245,6 +266,7 @@ class Failures:
                 self._bytes -= oldest.size
                 self._with_raw.popleft()
         self._last.append(failure)
+        self._unsettled.append(failure)
         if failure.size:
             self._with_raw.append(failure)
             self._bytes += failure.size

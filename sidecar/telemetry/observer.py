@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from sidecar.breaker.model import Transition
-from sidecar.envelope.model import Envelope, Verdict
+from sidecar.envelope.model import Envelope, RawMaker, Verdict
 
 __all__ = [
     "LOCAL_REFUSALS",
@@ -91,6 +91,8 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reclassified: the upstream's status was not one of its class's own.
         would_refuse: the breaker would have refused, had it been enforced.
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
+        upstream_request_id: the upstream's own id of the call, where an error gave one.
+        look: makes the `raw` that the envelope leaves out.
     """
 
     at: float
@@ -111,6 +113,8 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reclassified: bool = False
     would_refuse: bool = False
     ending: Ending | None = None
+    upstream_request_id: str | None = None
+    look: RawMaker | None = None
 
 
 class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):

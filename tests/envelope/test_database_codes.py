@@ -226,3 +226,17 @@ def test_an_sqlstate_that_lost_its_zero():
 
 def test_the_wait_that_azure_asks_for():
     assert judged({"code": 40501}, "sqlserver")[1] == ("rate_limit", True, 10, "throttle")
+
+
+def test_a_state_of_a_vendor_that_counts_in_numbers():
+    assert judged({"sqlstate": "57P03"}, "snowflake")[1] == MISTAKEN
+    assert judged({"sqlstate": "40001"}, "oracle")[1] == UNDONE
+    found, shown = judged({"sqlstate": "ZZ999"}, "oracle")
+    assert (found.envelope.code, shown) == ("ZZ999", FINAL)
+
+
+def test_a_driver_of_odbc_that_is_not_there():
+    text = "[01000] [unixODBC][Driver Manager]Can't open lib 'x' : file not found (0) (SQLDriverConnect)"
+    error = {"type": "pyodbc.Error", "args": ["01000", text]}
+    for vendor in ("sqlserver", "postgresql", None):
+        assert judged(error, vendor)[1] == FINAL

@@ -51,4 +51,5 @@ def by_state(raised: Raised) -> Told | None:
     own = own or state(raised.attrs.get("pgcode"))
     if own is None:
         return None
-    return Told(meaning=sqlstate.meaning_of(own) or UNKNOWN, code=own, text=raised.message)
+    meaning = sqlstate.meaning_of(own) or UNKNOWN
+    return Told(meaning=meaning, code=own, text=raised.message, vague=meaning is UNKNOWN)

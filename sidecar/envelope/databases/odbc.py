@@ -25,6 +25,12 @@ def is_odbc(raised: Raised) -> bool:
     return first is not None and text_of(argument(raised, 1)).startswith("[")
 
 
+def is_not_set_up(raised: Raised) -> bool:
+    """Whether the manager of drivers did not find the one that was asked for."""
+    known = state_of(raised) or ""
+    return known.startswith(("01", "IM")) and "[Driver Manager]" in text(raised)[:256]
+
+
 def state_of(raised: Raised) -> str | None:
     """The SQLSTATE of an exception of pyodbc."""
     return raised.sqlstate or state(argument(raised, 0))

@@ -15,6 +15,7 @@ from sidecar.envelope.databases.kinds import (
     argument,
     broken,
     by_number,
+    by_word,
     contended,
     dead_handle,
     denied,
@@ -54,6 +55,11 @@ _NUMBERS = by_number(
     (broken("the certificate could not be verified"), "250012 254000..254999"),
 )  # fmt: skip
 
+_STATES = by_word(
+    (mistaken("no warehouse is chosen, or the session lacks something"), "57P03"),
+    (contended("cancelled, or a lock that too many wait for"), "57014"),
+)
+
 # A refused login, which the connector calls 250001.
 _LOGIN = 250001
 _LOGINS = phrases(
@@ -77,9 +83,15 @@ def told(raised: Raised) -> Told | None:
     if own is None and written is not None:
         own = int(written[1])
     if own is None or own <= 0:
-        return None
+        return _of_state(raised.sqlstate, text)
     said = text[written.end() :] if written else text
     return Told(meaning=_of_number(own, said, raised), code=f"{own:06}", text=said)
+
+
+def _of_state(known: str | None, text: str) -> Told | None:
+    """The few states that mean something else here than in the standard, or in PostgreSQL."""
+    meaning = _STATES.get(known or "")
+    return None if meaning is None else Told(meaning=meaning, code=known, text=text)
 
 
 def _of_number(own: int, said: str, raised: Raised) -> Meaning:

@@ -19,6 +19,7 @@ from sidecar.envelope.databases.kinds import (
     argument,
     broken,
     dead_handle,
+    final,
     first_number,
     mistaken,
     number,
@@ -73,6 +74,8 @@ def _of_odbc(raised: Raised) -> Told | None:
     if known is None:
         meaning = says(_TEXTS, text)
         return None if meaning is None else Told(meaning=meaning, text=text)
+    if odbc.is_not_set_up(raised):
+        return Told(meaning=final("the driver is not set up"), code=known, text=text)
     if _SERVER_SPOKE not in odbc.text(raised)[:512]:
         # The number is the operating system's: it names the failure, and means nothing of its own.
         if "SSL Provider" in text:
