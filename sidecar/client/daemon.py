@@ -14,14 +14,12 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sidecar.client.address import Endpoints, parse_address
+from sidecar.client.given import Given, Permit, document_of, given_by
 from sidecar.client.lines import Line, Lines, connect, connect_async
 from sidecar.client.wire import Answer, WireError, request_bytes
-
-if TYPE_CHECKING:
-    from sidecar.envelope.model import Envelope
 
 BUDGET = 0.05
 """Seconds that a call waits for its permit at most."""
@@ -52,43 +50,6 @@ class Counts:
     unguarded: int = 0
     reports: int = 0
     dropped: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Permit:
-    """The daemon lets a call through.
-
-    Attributes:
-        id: what the report names.
-    """
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The daemon does not.
-
-    Attributes:
-        envelope: why, as JSON.
-    """
-
-    envelope: dict[str, Any]
-
-    def read(self) -> Envelope | None:
-        """The envelope; None if it is none."""
-        import msgspec  # noqa: PLC0415 - nothing needs it until something fails
-
-        from sidecar.envelope.model import Envelope  # noqa: PLC0415
-
-        try:
-            return msgspec.convert(self.envelope, Envelope)
-        except msgspec.ValidationError:
-            return None
-
-
-Given = Permit | Refusal | None
-"""What became of the question for a permit; None: no answer, and the call runs."""
 
 
 class Daemon:
@@ -239,18 +200,16 @@ class Daemon:
     def _given(self, line: Line, answer: Answer | None) -> Given:
         self._lines.give_back(line)
         self._away_until = 0.0
-        document = {} if answer is None else _document(answer)
-        permit, envelope = document.get("permit"), document.get("envelope")
-        if answer is not None and answer.status == 200 and isinstance(permit, str):
+        given = None if answer is None else given_by(answer)
+        if isinstance(given, Permit):
             self.counts.permits += 1
-            return Permit(permit)
-        if isinstance(envelope, dict) and envelope.get("code") == "breaker_open":
+        elif given is not None:
             self.counts.refused += 1
-            return Refusal(envelope)
-        if answer is not None:
-            self._noted(answer)
-        self.counts.unguarded += 1
-        return None
+        else:
+            self.counts.unguarded += 1
+            if answer is not None:
+                self._noted(answer)
+        return given
 
     # -- reports ----------------------------------------------------------------------------
 
@@ -281,7 +240,7 @@ class Daemon:
         """Say once what a person has to mend; what the daemon says of a permit's end is no news."""
         if answer.status < 400:
             return
-        error = _document(answer).get("error")
+        error = document_of(answer).get("error")
         code = str(error.get("code")) if isinstance(error, dict) else str(answer.status)
         if code in {"unknown_permit", "expired_permit", "already_reported"} or code in self._warned:
             return
@@ -298,14 +257,6 @@ class Daemon:
     def drop(self) -> None:
         """Forget the connections of the process that this one was forked from."""
         self._lines.drop()
-
-
-def _document(answer: Answer) -> dict[str, Any]:
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 _daemons: dict[tuple[str, str | None], Daemon] = {}

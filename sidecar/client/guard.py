@@ -16,20 +16,20 @@ import functools
 import logging
 import os
 import re
-import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from sidecar.client.address import given_address, given_token
-from sidecar.client.daemon import BUDGET, Daemon, Given, Permit, Refusal, daemon_at
+from sidecar.client.daemon import BUDGET, Daemon, daemon_at
 from sidecar.client.errors import CONTROL_FLOW, BreakerOpen, SidecarError, enveloped
 from sidecar.client.functions import is_async, is_generator, is_stream
+from sidecar.client.given import Given, Permit, Refusal
 from sidecar.client.reports import neutral
+from sidecar.client.running import Running, owner_here, task_here
 from sidecar.client.workflow import current_or_made
 
 P = ParamSpec("P")
@@ -52,39 +52,6 @@ class Entry:
 
     correlation_id: str
     guarded: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Running:
-    """One call inside a guard, until it is reported.
-
-    Attributes:
-        permit: what the report names; None where there is nobody to report to.
-        daemon: who gave it.
-        correlation_id: of the call.
-        began: monotonic seconds.
-        process: in which the permit was asked for: a fork's child leaves the report to its parent.
-        owner: the task, else the thread, that entered.
-    """
-
-    permit: str | None
-    daemon: Daemon | None
-    correlation_id: str
-    began: float
-    process: int
-    owner: int
-
-    def report(self, name: str, outcome: Mapping[str, Any]) -> None:
-        """Say how the call went, if anybody wants to know."""
-        if self.permit is None or self.daemon is None or self.process != os.getpid():
-            return
-        document = {
-            "permit": self.permit,
-            "correlation_id": self.correlation_id,
-            "duration": time.monotonic() - self.began,
-            **outcome,
-        }
-        self.daemon.report(name, document)
 
 
 _misled: set[str] = set()
@@ -146,7 +113,7 @@ class Guard:
         self._timeout = timeout
         self._admin = admin
         self._token = token
-        self._running: list[_Running] = []
+        self._running: list[Running] = []
 
     def __repr__(self) -> str:
         return f"guard({self.name!r})"
@@ -161,7 +128,7 @@ class Guard:
     async def __aenter__(self) -> Entry:
         id_, daemon = current_or_made(), self._daemon()
         given: Given = None
-        if daemon is not None and _task() is not None:
+        if daemon is not None and task_here() is not None:
             given = await daemon.permit_async(self.name, id_, self._timeout)
         elif daemon is not None:
             # Another kind of loop, which is held for as long as loopback takes.
@@ -196,17 +163,17 @@ class Guard:
             raise BreakerOpen(envelope)
         permit = given.id if isinstance(given, Permit) else None
         self._running.append(
-            _Running(permit, daemon, correlation_id, time.monotonic(), os.getpid(), _owner())
+            Running(permit, daemon, correlation_id, time.monotonic(), os.getpid(), owner_here())
         )
         return Entry(correlation_id, guarded=permit is not None)
 
-    def _left(self) -> _Running:
+    def _left(self) -> Running:
         """The call that ends here: the one that this task or thread entered last, else the last.
 
         Where a generator is driven by one thread after another, nothing better can be told; the
         permits of one dependency are alike.
         """
-        owner = _owner()
+        owner = owner_here()
         while self._running:
             open_ = self._running[::-1]
             call = next((one for one in open_ if one.owner == owner), open_[0])
@@ -215,9 +182,9 @@ class Guard:
             except ValueError:
                 continue  # another thread took it meanwhile
             return call
-        return _Running(None, None, current_or_made(), time.monotonic(), 0, owner)
+        return Running(None, None, current_or_made(), time.monotonic(), 0, owner)
 
-    def _fail(self, call: _Running, error: Exception) -> None:
+    def _fail(self, call: Running, error: Exception) -> None:
         """Judge, report, and raise with the envelope."""
         try:
             # First now something has failed: until here nothing of a third party was needed.
@@ -305,19 +272,3 @@ def _passes(error: Exception) -> bool:
     if isinstance(error, ExceptionGroup):
         return all(isinstance(one, Exception) and _passes(one) for one in error.exceptions)
     return isinstance(error, (SidecarError, *CONTROL_FLOW))
-
-
-def _task() -> Any:
-    """The task of asyncio that runs here, or None; who has none need not load it to be told."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return None
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
-
-
-def _owner() -> int:
-    task = _task()
-    return threading.get_ident() if task is None else id(task)
