@@ -119,8 +119,12 @@ class TestFailures:
         assert caught.value.__cause__.__cause__ is None
 
     async def test_nor_is_what_a_group_of_them_told(self, daemon: Fake, guarded: Guarded) -> None:
+        # Both are inside before one fails: a group cancels whoever is still on the way.
+        inside = asyncio.Barrier(2)
+
         async def one() -> None:
             async with guarded():
+                await inside.wait()
                 refused()
 
         async def several() -> None:
