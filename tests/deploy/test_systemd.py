@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -97,10 +98,13 @@ class Started:
         self.config.write_text(yaml.safe_dump({**self.document, **more}))
 
     def listening(self):
-        for line in self.log.read_text().splitlines():
-            told = json.loads(line)
-            if told["event"] == "daemon.listening":
-                return told["addresses"]
+        # The log is written behind the notifications.
+        deadline = time.monotonic() + HANG
+        while time.monotonic() < deadline:
+            for line in self.log.read_text().splitlines():
+                if '"daemon.listening"' in line:
+                    return json.loads(line)["addresses"]
+            time.sleep(0.01)
         raise AssertionError(self.log.read_text())
 
     def end(self):
@@ -180,7 +184,7 @@ def test_nobody_listens(start, tmp_path):
     assert started.process.wait(HANG) == 0
 
 
-def test_f140_no_ping_while_the_loop_is_stuck():
+async def test_f140_no_ping_while_the_loop_is_stuck():
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     here.setblocking(False)
 
@@ -210,7 +214,7 @@ def test_f140_no_ping_while_the_loop_is_stuck():
         task.cancel()
         return before, during, after
 
-    before, during, after = asyncio.run(live())
+    before, during, after = await live()
     here.close()
     there.close()
     assert before >= 5
