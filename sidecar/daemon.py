@@ -121,6 +121,11 @@ class Daemon:
         """Calls of a provider that have begun and not ended."""
         return self.plane.in_flight(provider)
 
+    @property
+    def network_down(self) -> bool:
+        """Has this machine no way out?"""
+        return self.plane.watch.network.down
+
     async def reload(self) -> ReloadResult:
         """Reads the configuration again and takes it if it is good; never half of it."""
         async with self._reloading:
@@ -274,6 +279,8 @@ class Daemon:
         told = ", ".join(bad) if bad else "all up"
         running = _count(self.plane.active, "call")
         line = f"{_count(len(names), 'provider')}, {told}; {running} under way"
+        if self.network_down:
+            line += "; network down"
         if self.config_error is not None:
             line += f"; the last reload was refused: {self.config_error}"
         return line[:500]

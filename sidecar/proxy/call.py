@@ -7,10 +7,12 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind, Outcome, Refusal
+from sidecar.breaker.bulkhead import Bulkhead
+from sidecar.breaker.model import Kind, Mode, Outcome, Refusal
 from sidecar.envelope.model import Classified, Envelope, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
@@ -57,6 +59,7 @@ class Call:
     """
 
     __slots__ = (
+        "_bulkhead",
         "_ending",
         "_finished",
         "_first_byte_at",
@@ -69,6 +72,8 @@ class Call:
         "_unreadable",
         "_upstream_status",
         "_verdict",
+        "_waited",
+        "_would_refuse",
         "admission",
         "classified",
         "connection",
@@ -92,6 +97,9 @@ class Call:
         unreadable: Refused | None = None,
     ) -> None:
         self._started = machine.monotonic()
+        self._bulkhead: Bulkhead | None = None
+        self._waited = 0.0
+        self._would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
         self._finished = False
@@ -188,6 +196,10 @@ class Call:
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._admit(runtime)
+        if runtime.bulkhead.enter():
+            self._bulkhead = runtime.bulkhead
+        else:
+            await self._wait_for_place(runtime)
         self._forwarding = forwarding = Forwarding(
             runtime, incoming, rest, self.connection.clock, plane.loop, self._started, self._signing
         )
@@ -196,6 +208,9 @@ class Call:
         self._upstream_status = answer.message.code
         if self.admission is not None:
             self.admission.first_byte(self._first_byte_at)
+        network = plane.watch.network
+        if network.uneasy and runtime.upstream.host is not None:
+            network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
@@ -221,6 +236,9 @@ class Call:
         return runtime
 
     def _admit(self, runtime: Runtime) -> None:
+        """Asks everybody who may refuse the call, in the contract's order."""
+        if self.plane.watch.network.down:
+            self.plane.watch.check(runtime)
         named = self._model
         subject = target.route(self._shown_path()) if named is None else target.model(named)
         if runtime.retired:
@@ -233,6 +251,42 @@ class Call:
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
+
+    async def _wait_for_place(self, runtime: Runtime) -> None:
+        """Waits until one of the provider's calls has ended; not for long, and not with all.
+
+        The breaker's permit is given back meanwhile: a call that only waits must not keep a probe.
+
+        Raises:
+            Refused: `bulkhead`; or whatever else the call meets after its wait.
+        """
+        bulkhead, shedding, admission = runtime.bulkhead, runtime.config.shedding, self.admission
+        if admission is None or admission.mode is not Mode.ENFORCE:
+            bulkhead.force()
+            self._bulkhead = bulkhead
+            self._would_refuse = admission is not None and admission.mode is Mode.OBSERVE
+            return
+        admission.release(machine.monotonic())
+        place: asyncio.Future[None] = self.plane.loop.create_future()
+        ticket = bulkhead.wait(partial(_tell, place))
+        if ticket is None:
+            raise Refused("bulkhead", _full(bulkhead, "and as many wait as may"))
+        since = machine.monotonic()
+        try:
+            async with asyncio.timeout(shedding.max_wait):
+                await place
+        except TimeoutError:
+            if not ticket.granted:
+                bulkhead.give_back(ticket)
+                waited = f"and none ended within {shedding.max_wait:g} s"
+                raise Refused("bulkhead", _full(bulkhead, waited)) from None
+        except BaseException:
+            bulkhead.give_back(ticket)
+            raise
+        finally:
+            self._waited = machine.monotonic() - since
+        self._bulkhead = bulkhead
+        self._admit(runtime)
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys."""
@@ -260,6 +314,9 @@ class Call:
         if self.settled:
             return
         self.settled = True
+        network = self.plane.watch.network
+        if network.down and self.runtime is not None and self.runtime.upstream.host is not None:
+            outcome = network.judged(outcome, self.runtime.upstream.host)
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
@@ -343,6 +400,8 @@ class Call:
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:
         """No usable answer came: says so, in the caller's dialect."""
+        if self.runtime is not None:
+            failure = self.plane.watch.judge(self.runtime, failure)
         self.decision = failure.decision
         self.settle(
             Outcome(
@@ -356,7 +415,13 @@ class Call:
             code=failure.code,
             sent=failure.sent,
         )
-        self._answer(envelope, failure.verdict, f"transport: {failure.code}", sent=failure.sent)
+        here = failure.decision == "local_network"
+        self._answer(
+            envelope,
+            None if here else failure.verdict,
+            f"transport: {failure.code}",
+            sent=failure.sent,
+        )
 
     def _answer_fault(self, error: Exception) -> None:
         self.decision = "internal_error"
@@ -469,6 +534,8 @@ class Call:
             self._forwarding.close()
         if self.runtime is not None:
             self.runtime.left()
+        if self._bulkhead is not None:
+            self._bulkhead.leave()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
         classified = self.classified
@@ -490,7 +557,18 @@ class Call:
                 duration=now - self._started,
                 first_byte=self._first_byte_at - self._started if self._first_byte_at else None,
                 reclassified=self.reclassified,
-                would_refuse=self.admission is not None and self.admission.would_refuse is not None,
+                would_refuse=self._would_refuse
+                or (self.admission is not None and self.admission.would_refuse is not None),
+                waited=self._waited,
                 ending=self._ending,
             )
         )
+
+
+def _tell(place: asyncio.Future[None]) -> None:
+    if not place.done():
+        place.set_result(None)
+
+
+def _full(bulkhead: Bulkhead, why: str) -> str:
+    return f"{bulkhead.held} calls of this provider are under way (limits.in_flight), {why}"

@@ -44,6 +44,8 @@ _A = ErrorClass.AUTHENTICATION
 
 DECISIONS: dict[str, Decision] = {
     "breaker_open": Decision(503, _T, retryable=True),
+    "bulkhead": Decision(503, _T, retryable=True, retry_after=1.0, code="bulkhead_full"),
+    "local_network": Decision(503, _T, retryable=True, code="local_network_down"),
     "connect_error": Decision(502, _T, retryable=True, source=Source.HTTP),
     "timeout": Decision(504, _T, retryable=True, source=Source.HTTP),
     "upstream_error": Decision(502, _T, retryable=True, source=Source.HTTP),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
 from sidecar.config.resolved import Config, Provider
 from sidecar.config.schema import SetHeader
@@ -28,7 +29,8 @@ class Runtime:
 
     Attributes:
         heard: when a call of each key last got a byte, monotonic seconds.
-        in_flight: calls under way.
+        bulkhead: the places of calls under way, and who waits for one.
+        in_flight: calls that have begun and not ended.
         retired: a reload took the provider away; its calls end as they are.
         keeps_own: the upstream is another of these daemons, whose own headers are passed on.
         signer: signs what leaves; None where callers' own signatures and keys pass.
@@ -42,6 +44,7 @@ class Runtime:
         self.keeps_own = provider.dialect == "sidecar"
         self.upstream = Upstream(provider, loop)
         self.signer = None if provider.sign.aws is None else Signer(provider, loop)
+        self.bulkhead = Bulkhead(provider.limits.in_flight, provider.shedding.max_queue)
         self._connection_settings = connection_settings(provider)
         self.mark_lines = (
             f"x-sidecar-provider: {self.name}\r\nx-sidecar-decision: forwarded\r\n".encode()
@@ -63,6 +66,7 @@ class Runtime:
         if provider.sign != self.config.sign:
             # Credentials that were found stay where nothing changed about them.
             self.signer = None if provider.sign.aws is None else Signer(provider, self._loop)
+        self.bulkhead.configure(provider.limits.in_flight, provider.shedding.max_queue)
         self.config = provider
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"

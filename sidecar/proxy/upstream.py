@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import socket
 import ssl
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -29,6 +31,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from sidecar.breaker.model import Kind
+from sidecar.breaker.network import host_of
 from sidecar.config.addresses import is_loopback
 from sidecar.config.resolved import Provider
 from sidecar.envelope.model import Verdict
@@ -45,6 +48,14 @@ OWN_SHORTAGE = frozenset(
 """Out of descriptors, memory or local ports: no upstream's fault."""
 
 
+NO_WAY_OUT = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EPERM, errno.EACCES})
+"""No route, no network, or a firewall of this machine's own: no other host is to blame for it."""
+
+
+_TRIED = re.compile(r"\[Errno (\d{1,5})\]")
+"""What aiohappyeyeballs writes of each address, where they failed for different reasons."""
+
+
 class Upstream:
     """Everything needed to open a connection to one provider, computed once.
 
@@ -54,6 +65,8 @@ class Upstream:
 
     Attributes:
         authority: the `Host` that the upstream sees.
+        host: the host that is connected to, the egress proxy's if there is one, as the network
+            detector names it; None for a Unix socket.
         prefix: the path of the upstream's URL, without a slash at its end.
         absolute: what stands before the target where an egress proxy wants its absolute form.
         proxy_lines: header lines for that proxy.
@@ -97,6 +110,11 @@ class Upstream:
             connect=provider.timeouts.connect,
             sock_connect=provider.timeouts.connect,
             ceil_threshold=1e9,
+        )
+        self.host = (
+            None
+            if provider.upstream.startswith("unix:")
+            else host_of((proxy.url if proxy else url).host or "")
         )
         self.absolute = (
             f"http://{self.authority.decode()}" if proxy and url.scheme == "http" else ""
@@ -218,37 +236,64 @@ def _authority(scheme: str, netloc: str) -> bytes:
 def _connect_failure(error: Exception, host: str) -> UpstreamFailed:
     """Which `connect_error` an exception of the connector is."""
 
-    def fail(code: str, detail: str) -> UpstreamFailed:
-        return UpstreamFailed("connect_error", code, f"{host}: {detail}", kind=Kind.CONNECTION)
+    def fail(code: str, detail: str, *, here: bool = False) -> UpstreamFailed:
+        return UpstreamFailed(
+            "connect_error",
+            code,
+            f"{host}: {detail}",
+            kind=Kind.CONNECTION,
+            names_this_machine=here,
+        )
 
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return fail("dns_failure", "the name does not resolve")
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return fail("tls_failure", f"TLS failed: {_tls_reason(error)}")
-    if isinstance(error, TimeoutError):
-        return fail("connect_timeout", "no connection within timeouts.connect")
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return fail("connection_refused", f"the egress proxy answered {error.status}")
-    cause: Any = error
-    while cause is not None:
+        # From 500 on it tried, and says that it could not reach the upstream.
+        detail = f"the egress proxy answered {error.status}"
+        return fail("connection_refused", detail, here=error.status < 500)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return fail("connection_refused", "the egress proxy cannot be reached", here=True)
+    for cause in _causes(error):
         if isinstance(cause, socket.gaierror):
+            if cause.errno == socket.EAI_AGAIN:
+                return fail("dns_failure", "the resolver says to try again", here=True)
             return fail("dns_failure", "the name does not resolve")
-        if isinstance(cause, ConnectionRefusedError):
+        if isinstance(cause, TimeoutError):
+            return fail("connect_timeout", "no connection within timeouts.connect")
+        numbers = _numbers(cause)
+        if errno.ECONNREFUSED in numbers:
             return fail("connection_refused", "connection refused")
-        if isinstance(cause, OSError) and cause.errno in OWN_SHORTAGE:
+        if shortage := numbers & OWN_SHORTAGE:
             return UpstreamFailed(
                 "connect_error",
                 "local_resource",
-                f"this machine ran short: {os.strerror(cause.errno).lower()}",
+                f"this machine ran short: {os.strerror(min(shortage)).lower()}",
                 kind=Kind.CONNECTION,
                 verdict=Verdict.NEUTRAL,
             )
-        if isinstance(cause, TimeoutError):
-            return fail("connect_timeout", "no connection within timeouts.connect")
-        cause = getattr(cause, "os_error", None) or cause.__cause__
+        if numbers and numbers <= NO_WAY_OUT:
+            return fail("connection_reset", os.strerror(min(numbers)).lower(), here=True)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return fail("dns_failure", "the name does not resolve")
     if isinstance(error, FileNotFoundError) or "No such file" in str(error):
         return fail("connection_refused", "the socket does not exist")
     return fail("connection_reset", "no connection could be made")
+
+
+def _causes(error: Exception) -> Iterator[BaseException]:
+    cause: Any = error
+    while cause is not None:
+        yield cause
+        cause = getattr(cause, "os_error", None) or cause.__cause__
+
+
+def _numbers(cause: BaseException) -> frozenset[int]:
+    """The operating system's numbers in an error: of each address, where several were tried."""
+    if not isinstance(cause, OSError):
+        return frozenset()
+    if cause.errno is not None:
+        return frozenset({cause.errno})
+    return frozenset(map(int, _TRIED.findall(str(cause)[:4096])))
 
 
 def _tls_reason(error: Exception) -> str:

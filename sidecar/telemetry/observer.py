@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from sidecar.breaker.model import Transition
+from sidecar.breaker.network import NetworkChange
 from sidecar.envelope.model import Envelope, Verdict
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Fact",
     "Fault",
     "Listener",
+    "NetworkChange",
     "Observer",
     "Transition",
 ]
@@ -90,6 +92,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first_byte: seconds from the request's head to the upstream's first byte; None without one.
         reclassified: the upstream's status was not one of its class's own.
         would_refuse: the breaker would have refused, had it been enforced.
+        waited: seconds that the call waited for a place here before it was sent.
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
     """
 
@@ -110,6 +113,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     first_byte: float | None = None
     reclassified: bool = False
     would_refuse: bool = False
+    waited: float = 0.0
     ending: Ending | None = None
 
 
@@ -200,7 +204,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
 
 
-Fact = CallFinished | DependencyCalled | Transition | ConfigReloaded | Controlled | Fault
+Fact = (
+    CallFinished
+    | DependencyCalled
+    | Transition
+    | NetworkChange
+    | ConfigReloaded
+    | Controlled
+    | Fault
+)
 Listener = Callable[[Fact], None]
 
 _CUT_CODES = frozenset({"stream_truncated", "connection_reset", "connection_closed"})
