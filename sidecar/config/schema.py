@@ -216,7 +216,7 @@ class Shedding(Section, frozen=True, kw_only=True):
         _about("A call is held at most this long for its slot, else shed; 0 = nothing is held."),
     ] = 2.0
     max_queue: Annotated[
-        int, Meta(ge=0, le=1_000_000), _about("Calls of one key that are held at a time.")
+        int, Meta(ge=0, le=1_000_000), _about("Calls of one key that are held at a time; 0 = none.")
     ] = 16
     retry_after_max: Annotated[
         LongDuration,

@@ -7,7 +7,6 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
@@ -24,6 +23,7 @@ from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
+from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
 from sidecar.proxy.signing import Signing
 from sidecar.proxy.sigv4 import without_presigning
@@ -258,31 +258,17 @@ class Call:
         The breaker's permit is given back meanwhile: a call that only waits must not keep a probe.
 
         Raises:
-            Refused: `bulkhead`; or whatever else the call meets after its wait.
+            Refused: `bulkhead`, or whatever else the call meets after its wait.
         """
-        bulkhead, shedding, admission = runtime.bulkhead, runtime.config.shedding, self.admission
+        bulkhead, admission, since = runtime.bulkhead, self.admission, machine.monotonic()
         if admission is None or admission.mode is not Mode.ENFORCE:
             bulkhead.force()
             self._bulkhead = bulkhead
             self._would_refuse = admission is not None and admission.mode is Mode.OBSERVE
             return
-        admission.release(machine.monotonic())
-        place: asyncio.Future[None] = self.plane.loop.create_future()
-        ticket = bulkhead.wait(partial(_tell, place))
-        if ticket is None:
-            raise Refused("bulkhead", _full(bulkhead, "and as many wait as may"))
-        since = machine.monotonic()
+        admission.release(since)
         try:
-            async with asyncio.timeout(shedding.max_wait):
-                await place
-        except TimeoutError:
-            if not ticket.granted:
-                bulkhead.give_back(ticket)
-                waited = f"and none ended within {shedding.max_wait:g} s"
-                raise Refused("bulkhead", _full(bulkhead, waited)) from None
-        except BaseException:
-            bulkhead.give_back(ticket)
-            raise
+            await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
         finally:
             self._waited = machine.monotonic() - since
         self._bulkhead = bulkhead
@@ -408,14 +394,15 @@ class Call:
                 failure.verdict, kind=failure.kind, code=failure.code, status=self._upstream_status
             )
         )
+        here = failure.decision == "local_network"
         envelope = replies.envelope_of(
             failure.decision,
             f"{self.runtime.name if self.runtime else 'upstream'}: {failure.detail}",
             self.correlation_id,
             code=failure.code,
+            retry_after=self.plane.watch.wait() if here else None,
             sent=failure.sent,
         )
-        here = failure.decision == "local_network"
         self._answer(
             envelope,
             None if here else failure.verdict,
@@ -563,12 +550,3 @@ class Call:
                 ending=self._ending,
             )
         )
-
-
-def _tell(place: asyncio.Future[None]) -> None:
-    if not place.done():
-        place.set_result(None)
-
-
-def _full(bulkhead: Bulkhead, why: str) -> str:
-    return f"{bulkhead.held} calls of this provider are under way (limits.in_flight), {why}"

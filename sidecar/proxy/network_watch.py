@@ -65,12 +65,18 @@ class NetworkWatch:
         host, network = runtime.upstream.host, self.network
         if host is None or runtime.config.mode != "enforce" or not network.refuses(host):
             return
-        wait = network.probe_at - clock.monotonic()
         raise Refused(
             "local_network",
             f"this machine has no way out: {network.reason}",
-            retry_after=wait if wait > 0 else PROBE_EVERY,
+            retry_after=self.wait(),
         )
+
+    def wait(self) -> float | None:
+        """Seconds until the next probe; None while the network is up."""
+        if not self.network.down:
+            return None
+        wait = self.network.probe_at - clock.monotonic()
+        return wait if wait > 0 else PROBE_EVERY
 
     def judge(self, runtime: Runtime, failure: UpstreamFailed) -> UpstreamFailed:
         """What a failure to reach a provider is: the provider's, or this machine's."""

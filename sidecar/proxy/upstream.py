@@ -37,15 +37,23 @@ from sidecar.config.resolved import Provider
 from sidecar.envelope.model import Verdict
 from sidecar.proxy.exchange import UpstreamProtocol
 from sidecar.proxy.failures import UpstreamFailed
+from sidecar.proxy.resolver import Resolver
 
 DNS_TTL = 10
 """Seconds an address is cached: a service that moved is found again within one of these."""
 
 
 OWN_SHORTAGE = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}
+    {
+        errno.EAGAIN,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOBUFS,
+        errno.EADDRNOTAVAIL,
+    }
 )
-"""Out of descriptors, memory or local ports: no upstream's fault."""
+"""Out of threads, descriptors, memory or local ports: no upstream's fault."""
 
 
 NO_WAY_OUT = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EPERM, errno.EACCES})
@@ -90,6 +98,7 @@ class Upstream:
                 keepalive_timeout=provider.timeouts.keep_alive,
                 limit=0,
                 ttl_dns_cache=DNS_TTL,
+                resolver=Resolver(),
             )
         # The connector has no public seam for its protocol; a subclass keeps its own counts.
         connector._factory = cast(  # noqa: SLF001
