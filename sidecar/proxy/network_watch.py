@@ -8,6 +8,7 @@ asks nobody else, since where a machine may connect to is its owner's to say.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ PROBED = 8
 
 PROBE_TIMEOUT = 3.0
 """Seconds that a probe waits; less than the time between two."""
+
+NAMES_ANSWER = sys.platform != "darwin"
+"""Is "no such name" an answer of a resolver that works? Without a network macOS says it too."""
 
 
 class NetworkWatch:
@@ -86,6 +90,7 @@ class NetworkWatch:
             or failure.decision != "connect_error"
             or failure.verdict is not Verdict.FAILURE
             or failure.code == "tls_failure"
+            or (failure.code == "dns_failure" and not failure.names_this_machine and NAMES_ANSWER)
         ):
             return failure
         detail = f"{runtime.name}: {failure.detail}"

@@ -121,7 +121,7 @@ class LogListener:
                 seconds=fact.duration,
                 reason=fact.reason,
             )
-        else:
+        elif isinstance(fact, Fault):
             self._fault(fact)
 
     def flush(self) -> None:

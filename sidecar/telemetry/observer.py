@@ -19,6 +19,7 @@ from sidecar.envelope.model import Envelope, Verdict
 
 __all__ = [
     "LOCAL_REFUSALS",
+    "AttemptFinished",
     "CallFinished",
     "ConfigReloaded",
     "Controlled",
@@ -117,6 +118,32 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ending: Ending | None = None
 
 
+class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One of several attempts of a call that the daemon repeats is over.
+
+    A call that was sent once states none: `CallFinished` says all there is to say.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        provider: the provider's name.
+        correlation_id: of the call, the same for all its attempts.
+        number: from 1.
+        began: when the attempt began, seconds since the epoch.
+        duration: seconds that it took.
+        status: what the upstream sent; None if nothing came.
+        code: of the failure; None if it was none.
+    """
+
+    at: float
+    provider: str
+    correlation_id: str
+    number: int
+    began: float
+    duration: float
+    status: int | None = None
+    code: str | None = None
+
+
 class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call that the agent made itself is over, or was not let through.
 
@@ -206,6 +233,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 Fact = (
     CallFinished
+    | AttemptFinished
     | DependencyCalled
     | Transition
     | NetworkChange

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from sidecar.breaker import network as pure
-from sidecar.proxy import resolver
+from sidecar.proxy import network_watch, resolver
 
 from .callers import call, chat
 from .conftest import Running
@@ -219,10 +219,14 @@ async def test_a_name_that_does_not_exist_is_the_hosts(start, monkeypatch) -> No
     def unknown(*_args, **_more):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    running = await start({"one": "http://api.one.example"})
+    running = await start({"one": "http://api.one.example", "two": "http://api.two.example"})
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    found = await ask(running, "one")
-    assert (found.status, found.envelope["code"]) == (502, "dns_failure")
+    for name in ("one", "two", "one", "two"):
+        found = await ask(running, name)
+        assert (found.status, found.envelope["code"]) == (502, "dns_failure")
+    monkeypatch.setattr(network_watch, "NAMES_ANSWER", False)
+    await ask(running, "one")
+    assert (await ask(running, "two")).envelope["code"] == "local_network_down"
 
 
 async def test_an_egress_proxy_that_is_gone(start) -> None:
