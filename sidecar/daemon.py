@@ -100,7 +100,9 @@ class Daemon:
         self.observer = Observer(self.tally, self.failures, self.log)
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
         self.plane = DataPlane(config, self.registry, self.observer)
-        self.dependencies = Dependencies(config.dependencies, self.registry, self.observer)
+        self.dependencies = Dependencies(
+            config.dependencies, self.registry, self.observer, self.plane.watch.network
+        )
         self.admin = AdminPlane(self)
         self.probe = ProbePlane(self)
         self.started_at = clock.wall()

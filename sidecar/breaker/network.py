@@ -80,6 +80,7 @@ class Network:
     __slots__ = (
         "_alone",
         "_at_once",
+        "_distrusted",
         "_failed",
         "_on_change",
         "_probe_at",
@@ -94,6 +95,7 @@ class Network:
         self._on_change = on_change
         self._failed: dict[str, float] = {}
         self._at_once: set[str] = set()
+        self._distrusted: dict[str, float] = {}
         self._alone: dict[str, float] = {}
         self._witnesses: frozenset[str] = frozenset()
         self._probe_at = inf
@@ -136,12 +138,25 @@ class Network:
         self._fall(now, f"connections failed to {shown}, and nothing was heard meanwhile")
         return True
 
+    def distrusted(self, host: str, now: float) -> bool:
+        """A host's certificate was issued by nobody that is known here.
+
+        Returns:
+            True if that is this machine's trouble: its bundle knows the issuers of no host.
+        """
+        self._distrusted = {one: at for one, at in self._distrusted.items() if now - at <= WITHIN}
+        if len(self._distrusted) < HOSTS:
+            self._distrusted[host] = now
+        self.uneasy = True
+        return len({relation(one) for one in self._distrusted}) >= 2
+
     def reached(self, host: str, now: float) -> None:
         """Bytes came from a host, or a connection to it was made."""
         if not self.uneasy:
             return
         if is_this_machine(host):
             self._failed.pop(host, None)
+            self._distrusted.pop(host, None)
             if self.down and host in self._witnesses:
                 self._witnesses -= {host}
                 if len({relation(one) for one in self._witnesses}) < 2 - bool(self._at_once):
@@ -211,6 +226,7 @@ class Network:
         self._probe_at = inf
         self._failed.clear()
         self._at_once.clear()
+        self._distrusted.clear()
         self._witnesses = frozenset()
         if was_down and since is not None:
             self._on_change(

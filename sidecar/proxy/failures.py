@@ -42,6 +42,7 @@ class UpstreamFailed(Exception):
         verdict: `failure`, or `neutral` where the upstream is not to blame.
         sent: the request (or some of it) had left when the failure came.
         names_this_machine: it can only be the trouble of the machine that this runs on.
+        unknown_issuer: a certificate was issued by nobody that is known here.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class UpstreamFailed(Exception):
         verdict: Verdict = Verdict.FAILURE,
         sent: bool = False,
         names_this_machine: bool = False,
+        unknown_issuer: bool = False,
     ) -> None:
         super().__init__(decision, code, detail)
         self.decision = decision
@@ -63,6 +65,7 @@ class UpstreamFailed(Exception):
         self.verdict = verdict
         self.sent = sent
         self.names_this_machine = names_this_machine
+        self.unknown_issuer = unknown_issuer
 
 
 class CallerGone(Exception):

@@ -85,6 +85,8 @@ class NetworkWatch:
     def judge(self, runtime: Runtime, failure: UpstreamFailed) -> UpstreamFailed:
         """What a failure to reach a provider is: the provider's, or this machine's."""
         host = runtime.upstream.host
+        if host is not None and failure.unknown_issuer:
+            return self._judge_trust(host, failure)
         if (
             host is None
             or failure.decision != "connect_error"
@@ -102,6 +104,19 @@ class NetworkWatch:
             "local_network",
             LOCAL_CODE,
             f"this machine has no way out: {failure.detail}",
+            kind=failure.kind,
+            verdict=Verdict.NEUTRAL,
+        )
+
+    def _judge_trust(self, host: str, failure: UpstreamFailed) -> UpstreamFailed:
+        alone = not self.network.distrusted(host, clock.monotonic())
+        if alone and not failure.names_this_machine:
+            return failure
+        return UpstreamFailed(
+            "connect_error",
+            "untrusted_ca",
+            f"{failure.detail}; the authorities that this machine trusts know the issuers of no "
+            "host: install its CA certificates, or name a bundle (tls.ca, SSL_CERT_FILE)",
             kind=failure.kind,
             verdict=Verdict.NEUTRAL,
         )

@@ -35,6 +35,7 @@ from sidecar.breaker.network import host_of
 from sidecar.config.addresses import is_loopback
 from sidecar.config.resolved import Provider
 from sidecar.envelope.model import Verdict
+from sidecar.proxy import clocks
 from sidecar.proxy.exchange import UpstreamProtocol
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.resolver import Resolver
@@ -59,6 +60,9 @@ OWN_SHORTAGE = frozenset(
 NO_WAY_OUT = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EPERM, errno.EACCES})
 """No route, no network, or a firewall of this machine's own: no other host is to blame for it."""
 
+
+UNKNOWN_ISSUER = frozenset({2, 19, 20, 21})
+"""OpenSSL's verify codes of a chain that ends in nobody the bundle knows (X509_V_ERR_…)."""
 
 _TRIED = re.compile(r"\[Errno (\d{1,5})\]")
 """What aiohappyeyeballs writes of each address, where they failed for different reasons."""
@@ -115,6 +119,8 @@ class Upstream:
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers(self.authority.decode()) if proxy else None,
         )
+        self._loop = loop
+        self._trusts_nobody = url.scheme == "https" and trusts_nobody(tls_context(provider))
         self._timeout = ClientTimeout(
             connect=provider.timeouts.connect,
             sock_connect=provider.timeouts.connect,
@@ -143,6 +149,7 @@ class Upstream:
         Raises:
             UpstreamFailed: `connect_error`, with the code that tells why.
         """
+        began = self._loop.time()
         try:
             while True:
                 connection = await self._connector.connect(self._request, [], self._timeout)
@@ -152,7 +159,13 @@ class Upstream:
                     return connection
                 connection.close()
         except Exception as error:  # the boundary: the library's families become ours
-            raise _connect_failure(error, self.authority.decode()) from error
+            failure = _connect_failure(error, self.authority.decode())
+            late = self._loop.time() - began - (self._timeout.connect or 0)
+            if failure.code == "connect_timeout" and late >= clocks.STALLED:
+                failure = _stalled(late)
+            elif failure.unknown_issuer and self._trusts_nobody:
+                failure.names_this_machine = True
+            raise failure from error
 
     def drop_idle(self) -> None:
         """Closes the idle connections: one of them was found dead, its siblings are suspect."""
@@ -236,6 +249,28 @@ def _tls_context(
     return context
 
 
+def trusts_nobody(context: ssl.SSLContext) -> bool:
+    """Is there no authority that a certificate could be issued by, as in an image without any?"""
+    if context.cert_store_stats()["x509_ca"]:
+        return False
+    # Those of a folder are loaded when they are needed, and counted then.
+    folder = ssl.get_default_verify_paths().capath
+    try:
+        return not folder or not any(Path(folder).iterdir())
+    except OSError:
+        return True
+
+
+def _stalled(late: float) -> UpstreamFailed:
+    return UpstreamFailed(
+        "connect_error",
+        "loop_stalled",
+        f"this daemon did not run for {late:.1f} s while it was connecting",
+        kind=Kind.CONNECTION,
+        verdict=Verdict.NEUTRAL,
+    )
+
+
 def _authority(scheme: str, netloc: str) -> bytes:
     """The `Host` for an upstream: the port only where it is not the scheme's own."""
     default = {"http": ":80", "https": ":443"}[scheme]
@@ -245,17 +280,24 @@ def _authority(scheme: str, netloc: str) -> bytes:
 def _connect_failure(error: Exception, host: str) -> UpstreamFailed:
     """Which `connect_error` an exception of the connector is."""
 
-    def fail(code: str, detail: str, *, here: bool = False) -> UpstreamFailed:
+    def fail(
+        code: str, detail: str, *, here: bool = False, unknown_issuer: bool = False
+    ) -> UpstreamFailed:
         return UpstreamFailed(
             "connect_error",
             code,
             f"{host}: {detail}",
             kind=Kind.CONNECTION,
             names_this_machine=here,
+            unknown_issuer=unknown_issuer,
         )
 
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return fail("tls_failure", f"TLS failed: {_tls_reason(error)}")
+        unknown = any(
+            getattr(cause, "verify_code", 0) in UNKNOWN_ISSUER for cause in _causes(error)
+        )
+        detail = f"TLS failed: {_tls_reason(error)}"
+        return fail("tls_failure", detail, unknown_issuer=unknown)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         # From 500 on it tried, and says that it could not reach the upstream.
         detail = f"the egress proxy answered {error.status}"
@@ -293,7 +335,13 @@ def _causes(error: Exception) -> Iterator[BaseException]:
     cause: Any = error
     while cause is not None:
         yield cause
-        cause = getattr(cause, "os_error", None) or cause.__cause__
+        for name in ("certificate_error", "os_error"):
+            inner = getattr(cause, name, None)
+            if inner is not None:
+                break
+        else:
+            inner = cause.__cause__
+        cause = None if inner is cause else inner
 
 
 def _numbers(cause: BaseException) -> frozenset[int]:

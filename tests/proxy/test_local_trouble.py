@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import threading
 import time
+from pathlib import Path
 
 import pytest
+import trustme
 
 from sidecar.breaker import network as pure
-from sidecar.proxy import network_watch, resolver
+from sidecar.proxy import clocks, network_watch, resolver
+from sidecar.proxy import upstream as upstream_module
 
 from .callers import call, chat
 from .conftest import Running
-from .upstreams import Upstream, answer, says
+from .upstreams import Upstream, Visit, answer, says
 
 JSON = ("Content-Type", "application/json")
 
@@ -272,3 +276,128 @@ async def test_out_of_resolver_threads_is_nobody_elses_fault(start, monkeypatch)
         assert (found.envelope["source"], found.envelope["code"]) == ("sidecar", "local_resource")
         assert found.get("x-sidecar-verdict") == "neutral"
     assert running.breaker("one").state == "closed"
+
+
+async def stall(running: Running, seconds: float) -> None:
+    """The loop does not run for a while, in the middle of whatever it does."""
+    time.sleep(seconds)
+    await asyncio.sleep(0)
+
+
+async def waiting(running: Running, upstream: Upstream) -> asyncio.Task:
+    task = asyncio.create_task(ask(running, "up"))
+    async with asyncio.timeout(20):
+        while not upstream.hits:
+            await asyncio.sleep(0.005)
+    return task
+
+
+@pytest.fixture
+def short(monkeypatch) -> None:
+    monkeypatch.setattr(clocks, "STALLED", 0.1)
+    monkeypatch.setattr(clocks, "GRACE", 0.1)
+
+
+async def test_an_answer_that_came_while_the_loop_stood_still(start, upstream, short) -> None:
+    """In the socket in time, and read too late by our own fault alone."""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await asyncio.sleep(0.02)
+        time.sleep(0.5)
+        await visit.send(answer())
+
+    upstream.script = script
+    running = await start({"up": {"upstream": upstream.url, "timeouts": {"first_byte": "200ms"}}})
+    assert (await ask(running, "up")).status == 200
+
+
+async def test_a_timeout_over_a_stall_is_nobody_elses_fault(start, upstream, short) -> None:
+    async def silent(visit: Visit) -> None:
+        await visit.closed()
+
+    upstream.script = silent
+    running = await start({"up": {"upstream": upstream.url, "timeouts": {"first_byte": "200ms"}}})
+    task = await waiting(running, upstream)
+    await stall(running, 0.5)
+    found = await task
+    assert (found.status, found.get("x-sidecar-decision")) == (504, "timeout")
+    assert (found.envelope["source"], found.envelope["code"]) == ("sidecar", "loop_stalled")
+    assert found.get("x-sidecar-verdict") == "neutral"
+
+
+async def test_a_timeout_without_a_stall_is_the_upstreams(start, upstream) -> None:
+    async def silent(visit: Visit) -> None:
+        await visit.closed()
+
+    upstream.script = silent
+    running = await start({"up": {"upstream": upstream.url, "timeouts": {"first_byte": "50ms"}}})
+    assert (await ask(running, "up")).envelope["code"] == "first_byte_timeout"
+
+
+async def test_a_connection_that_was_made_while_the_loop_stood_still(
+    start, monkeypatch, short
+) -> None:
+    async def slow(*_args, **_more):
+        await asyncio.sleep(0)
+        time.sleep(0.5)
+        await asyncio.sleep(0.2)
+
+    running = await start(
+        {"one": {"upstream": "http://192.0.2.1:9", "timeouts": {"connect": "200ms"}}}
+    )
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", slow)
+    found = await ask(running, "one")
+    assert (found.status, found.envelope["code"]) == (502, "loop_stalled")
+    assert (found.envelope["source"], found.get("x-sidecar-verdict")) == ("sidecar", "neutral")
+
+
+# -- whom this machine trusts -------------------------------------------------------------------
+
+
+@pytest.fixture
+async def strangers():
+    """Two servers on two hosts whose certificates were issued by nobody that is known here."""
+    servers = []
+    for host in ("127.0.0.2", "127.0.0.3"):
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        trustme.CA().issue_cert(host).configure_cert(context)
+        server = Upstream(says(answer()))
+        server.server = await asyncio.start_server(server._serve, host, 0, ssl=context)
+        server.port = server.server.sockets[0].getsockname()[1]
+        servers.append((f"https://{host}:{server.port}", server))
+    yield [url for url, _ in servers]
+    for _, server in servers:
+        await server.stop()
+
+
+async def test_one_stranger_is_its_own_fault_and_two_are_this_machines(start, strangers) -> None:
+    running = await start(dict(zip(("one", "two"), strangers, strict=True)))
+    for n in range(2):
+        found = await ask(running, "one", n)
+        assert (found.status, found.envelope["code"]) == (502, "tls_failure")
+        assert found.get("x-sidecar-verdict") == "failure"
+    for n in range(6):
+        found = await ask(running, "two", n)
+        assert (found.status, found.envelope["code"]) == (502, "untrusted_ca")
+        assert (found.envelope["source"], found.envelope["retryable"]) == ("sidecar", False)
+        assert found.get("x-sidecar-verdict") == "neutral"
+    assert running.breaker("two").state == "closed"
+    assert (await status(running))["network"] == "up"
+
+
+async def test_a_machine_that_trusts_nobody(start, strangers, monkeypatch) -> None:
+    monkeypatch.setattr(upstream_module, "trusts_nobody", lambda _: True)
+    running = await start({"one": strangers[0]})
+    assert (await ask(running, "one")).envelope["code"] == "untrusted_ca"
+    assert running.breaker("one").window.failure == 0
+
+
+def test_whom_a_context_trusts() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trustme.CA().configure_trust(context)
+    assert not upstream_module.trusts_nobody(context)
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    folder = ssl.get_default_verify_paths().capath
+    known = folder is not None and any(Path(folder).iterdir())
+    assert upstream_module.trusts_nobody(bare) is not known
