@@ -7,10 +7,9 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from sidecar import clock as machine
 from sidecar.breaker.bulkhead import Bulkhead
@@ -28,7 +27,7 @@ from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
 from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
-from sidecar.proxy.repeats import Repeats, SendAgain, repeats_of
+from sidecar.proxy.repeats import Repeats, repeats_of
 from sidecar.proxy.signing import Signing
 from sidecar.proxy.sigv4 import without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
@@ -59,6 +58,7 @@ class Call:
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
         heard_at: when the upstream last sent a byte, monotonic seconds.
+        repeats: what sends the request again; None where nothing does.
         settled: the breaker has been told.
     """
 
@@ -71,7 +71,6 @@ class Call:
         "_model",
         "_refusal",
         "_relay",
-        "_repeats",
         "_signing",
         "_started",
         "_unreadable",
@@ -90,6 +89,7 @@ class Call:
         "path",
         "plane",
         "reclassified",
+        "repeats",
         "runtime",
         "settled",
     )
@@ -113,7 +113,6 @@ class Call:
         self._model: str | None = None
         self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
-        self._repeats: Repeats | None = None
         self._signing: Signing | None = None
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
@@ -129,6 +128,7 @@ class Call:
         self.decision = "forwarded"
         self.heard_at: float | None = None
         self.reclassified = False
+        self.repeats: Repeats | None = None
         self.settled = False
 
     @property
@@ -206,11 +206,11 @@ class Call:
             self._bulkhead = runtime.bulkhead
         else:
             await self._wait_for_place(runtime)
-        self._repeats = repeats_of(runtime, incoming, self.admission)
-        if self._repeats is None:
+        self.repeats = repeats_of(self, runtime)
+        if self.repeats is None:
             await self._send(runtime, rest)
         else:
-            await self._send_until_settled(runtime, rest, self._repeats)
+            await self.repeats.run(partial(self._send, runtime, rest))
 
     async def _send(self, runtime: Runtime, rest: str) -> None:
         incoming, plane = self.incoming, self.plane
@@ -231,71 +231,26 @@ class Call:
         if self.classified is None or self.classified.envelope is None:
             self._ending = Ending.ANSWERED
 
-    async def _send_until_settled(self, runtime: Runtime, rest: str, repeats: Repeats) -> None:
-        """Sends the request, and again while that is allowed and helps."""
-        while True:
-            try:
-                await self._send(runtime, rest)
-            except SendAgain as again:
-                wait = again.wait
-            except UpstreamFailed as failure:
-                failed = self.plane.watch.judge(runtime, failure)
-                seen = None if self.out.started else self._envelope_of(failed)
-                again_in = repeats.after(seen, self._upstream_status, self._time_left(runtime))
-                if again_in is None:
-                    raise failed from None
-                self._attempted(repeats, failed.code)
-                wait = again_in
-            else:
-                return
-            await self._rest_before_attempt(wait)
-            repeats.begin()
+    @property
+    def upstream_status(self) -> int | None:
+        """What the upstream answered; None if nothing came."""
+        return self._upstream_status
 
-    async def _rest_before_attempt(self, wait: float) -> None:
-        """Forgets the attempt that failed, frees its connection, and waits."""
+    @property
+    def time_left(self) -> float:
+        """Seconds until `timeouts.total` ends the call; infinite without one."""
+        total = None if self.runtime is None else self.runtime.config.timeouts.total
+        return inf if total is None else total - (machine.monotonic() - self._started)
+
+    async def forget_attempt(self) -> None:
+        """Drops what an attempt came to, frees its connection, and begins the request anew."""
         forwarding, self._forwarding = self._forwarding, None
         if forwarding is not None:
             forwarding.close()
             await forwarding.closed()
         self._relay = self.classified = None
         self._first_byte_at = self.heard_at = self._upstream_status = None
-        self.reclassified = False
         self.incoming.rewind()
-        await asyncio.sleep(wait)
-
-    def reconsider(self, classified: Classified) -> None:
-        """An attempt's answer is known, and nothing of it was passed on.
-
-        Raises:
-            SendAgain: it is dropped for another attempt.
-        """
-        repeats, runtime = self._repeats, self.runtime
-        if repeats is None or runtime is None or self.out.started or self.plane.draining:
-            return
-        envelope = classified.envelope
-        wait = repeats.after(envelope, self._upstream_status, self._time_left(runtime))
-        if wait is not None:
-            self._attempted(repeats, None if envelope is None else envelope.code)
-            raise SendAgain(wait)
-
-    def _attempted(self, repeats: Repeats, code: str | None) -> None:
-        self.plane.observer.emit(repeats.fact(self.correlation_id, self._upstream_status, code))
-
-    def _time_left(self, runtime: Runtime) -> float:
-        total = runtime.config.timeouts.total
-        return inf if total is None else total - (machine.monotonic() - self._started)
-
-    def _with_attempts(self, envelope: Envelope) -> Envelope:
-        repeats = self._repeats
-        return envelope if repeats is None else repeats.told(envelope, self._upstream_status)
-
-    def told(self, classified: Classified) -> Classified:
-        """What is told of an answer: with the attempts before it, if there were any."""
-        if self._repeats is None or classified.envelope is None:
-            return classified
-        return msgspec.structs.replace(
-            classified, envelope=self._with_attempts(classified.envelope)
-        )
 
     def _relay_of(
         self, runtime: Runtime, exchange: Exchange, answer: Answer
@@ -391,7 +346,8 @@ class Call:
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
-        self._repeats = None
+        if self.repeats is not None:
+            self.repeats.over = True
         if self._relay is not None:
             self._relay.left()
         if self.settled:
@@ -476,7 +432,9 @@ class Call:
             )
         )
         here = failure.decision == "local_network"
-        envelope = self._with_attempts(self._envelope_of(failure))
+        envelope = self.envelope_of(failure)
+        if self.repeats is not None:
+            envelope = self.repeats.told(envelope)
         self._answer(
             envelope,
             None if here else failure.verdict,
@@ -484,7 +442,8 @@ class Call:
             sent=failure.sent,
         )
 
-    def _envelope_of(self, failure: UpstreamFailed) -> Envelope:
+    def envelope_of(self, failure: UpstreamFailed) -> Envelope:
+        """What is told of a failure to get an answer."""
         return replies.envelope_of(
             failure.decision,
             f"{self.runtime.name if self.runtime else 'upstream'}: {failure.detail}",
@@ -610,9 +569,9 @@ class Call:
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
         classified = self.classified
-        if self._repeats is not None and self._repeats.attempts:
-            envelope = None if classified is None else classified.envelope
-            self._attempted(self._repeats, None if envelope is None else envelope.code)
+        if self.repeats is not None:
+            self.repeats.ended()
+            self.repeats = None
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
