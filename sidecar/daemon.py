@@ -100,7 +100,9 @@ class Daemon:
         self.observer = Observer(self.tally, self.failures, self.log)
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
         self.plane = DataPlane(config, self.registry, self.observer)
-        self.dependencies = Dependencies(config.dependencies, self.registry, self.observer)
+        self.dependencies = Dependencies(
+            config.dependencies, self.registry, self.observer, self.plane.watch.network
+        )
         self.admin = AdminPlane(self)
         self.probe = ProbePlane(self)
         self.started_at = clock.wall()
@@ -120,6 +122,11 @@ class Daemon:
     def in_flight(self, provider: str) -> int:
         """Calls of a provider that have begun and not ended."""
         return self.plane.in_flight(provider)
+
+    @property
+    def network_down(self) -> bool:
+        """Has this machine no way out?"""
+        return self.plane.watch.network.down
 
     async def reload(self) -> ReloadResult:
         """Reads the configuration again and takes it if it is good; never half of it."""
@@ -274,6 +281,8 @@ class Daemon:
         told = ", ".join(bad) if bad else "all up"
         running = _count(self.plane.active, "call")
         line = f"{_count(len(names), 'provider')}, {told}; {running} under way"
+        if self.network_down:
+            line += "; network down"
         if self.config_error is not None:
             line += f"; the last reload was refused: {self.config_error}"
         return line[:500]

@@ -66,7 +66,9 @@ class Event(Enum):
     RECOVER = auto()  # enough probes succeeded, or an answer disproved that nothing answers
     RELAPSE = auto()  # a probe failed
     HOLD = auto()  # an operator holds it open
-    CLOSE = auto()  # an operator closes, resets or switches it off
+    CLOSE = (
+        auto()
+    )  # an operator closes, resets or switches it off; or its failures were not its own
 
 
 TABLE: Final[dict[State, dict[Event, State]]] = {
@@ -442,6 +444,23 @@ class Breaker(CircuitBreakerListener):
         self._forced = self._mode_override = None
         self._start_over(Event.CLOSE, _because("reset", reason), now)
         self._apply_mode(now)
+
+    def pardon(self, since: float, now: float, reason: str) -> None:
+        """Take back what connection failures did since a time: they were not the upstream's.
+
+        Nothing that an operator set is touched, and nothing that an answer or a timeout did.
+        """
+        self.tick(now)
+        counted = self._evidence.last_counted
+        if self._forced is not None or counted is None:
+            return
+        outcome, at = counted
+        if outcome.kind is not Kind.CONNECTION or at < since:
+            return
+        if self._state is CLOSED:
+            self._evidence.clear()
+        elif self._tripped_by is Kind.CONNECTION and (self._opened_at or now) >= since:
+            self._start_over(Event.CLOSE, reason, now)
 
     def configure(self, settings: Settings, now: float) -> None:
         """Take other thresholds; they apply from the next outcome, what was decided stands."""

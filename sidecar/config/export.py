@@ -26,6 +26,7 @@ _OWN_GRAMMAR: Final[dict[str, dict[str, Any]]] = {
     "size": {"type": ["integer", "string"], "pattern": rf"{units.SIZE_PATTERN}|\$\{{"},
     "listen": {"anyOf": [*_LISTEN["anyOf"], {"type": "array", "minItems": 1, "items": _LISTEN}]},
     "hosts": {"type": "array", "items": _TEXT},
+    "methods": {"type": "array", "items": {"type": "string", "pattern": "^[A-Z]{1,32}$"}},
     "env": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     "rules": {"type": "array", "items": {"$ref": "#/$defs/RuleSection"}},
     "when": {"type": "object", "minProperties": 1},
@@ -258,6 +259,7 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`breaker`", schema.BreakerConfig, ""),
     ("`shedding`", schema.Shedding, ""),
     ("`limits`", schema.Limits, ""),
+    ("`retry`", schema.Retry, ""),
     ("`rules`", schema.RuleSection, _RULES_NOTES),
     ("`providers.NAME`", schema.ProviderSection, ""),
     ("`tls` of a provider", schema.ClientTls, ""),
@@ -330,6 +332,7 @@ def _takes(kind: inspect.Type) -> str:
 _NAMED: Final = {
     "listen": "addresses",
     "hosts": "a list of names",
+    "methods": "a list of methods",
     "upstream": "an address",
     "proxy": "`env` or a URL",
     "dialect": "a name",

@@ -7,10 +7,13 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind, Outcome, Refusal
+from sidecar.breaker.bulkhead import Bulkhead
+from sidecar.breaker.model import Kind, Mode, Outcome, Refusal
 from sidecar.envelope.model import Classified, Envelope, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
@@ -22,7 +25,9 @@ from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
+from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
+from sidecar.proxy.repeats import Repeats, repeats_of
 from sidecar.proxy.signing import Signing
 from sidecar.proxy.sigv4 import without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
@@ -53,10 +58,12 @@ class Call:
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
         heard_at: when the upstream last sent a byte, monotonic seconds.
+        repeats: what sends the request again; None where nothing does.
         settled: the breaker has been told.
     """
 
     __slots__ = (
+        "_bulkhead",
         "_ending",
         "_finished",
         "_first_byte_at",
@@ -69,6 +76,8 @@ class Call:
         "_unreadable",
         "_upstream_status",
         "_verdict",
+        "_waited",
+        "_would_refuse",
         "admission",
         "classified",
         "connection",
@@ -80,6 +89,7 @@ class Call:
         "path",
         "plane",
         "reclassified",
+        "repeats",
         "runtime",
         "settled",
     )
@@ -92,6 +102,9 @@ class Call:
         unreadable: Refused | None = None,
     ) -> None:
         self._started = machine.monotonic()
+        self._bulkhead: Bulkhead | None = None
+        self._waited = 0.0
+        self._would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
         self._finished = False
@@ -115,6 +128,7 @@ class Call:
         self.decision = "forwarded"
         self.heard_at: float | None = None
         self.reclassified = False
+        self.repeats: Repeats | None = None
         self.settled = False
 
     @property
@@ -188,6 +202,18 @@ class Call:
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._admit(runtime)
+        if runtime.bulkhead.enter():
+            self._bulkhead = runtime.bulkhead
+        else:
+            await self._wait_for_place(runtime)
+        self.repeats = repeats_of(self, runtime)
+        if self.repeats is None:
+            await self._send(runtime, rest)
+        else:
+            await self.repeats.run(partial(self._send, runtime, rest))
+
+    async def _send(self, runtime: Runtime, rest: str) -> None:
+        incoming, plane = self.incoming, self.plane
         self._forwarding = forwarding = Forwarding(
             runtime, incoming, rest, self.connection.clock, plane.loop, self._started, self._signing
         )
@@ -196,11 +222,35 @@ class Call:
         self._upstream_status = answer.message.code
         if self.admission is not None:
             self.admission.first_byte(self._first_byte_at)
+        network = plane.watch.network
+        if network.uneasy and runtime.upstream.host is not None:
+            network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
         if self.classified is None or self.classified.brief is None:
             self._ending = Ending.ANSWERED
+
+    @property
+    def upstream_status(self) -> int | None:
+        """What the upstream answered; None if nothing came."""
+        return self._upstream_status
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until `timeouts.total` ends the call; infinite without one."""
+        total = None if self.runtime is None else self.runtime.config.timeouts.total
+        return inf if total is None else total - (machine.monotonic() - self._started)
+
+    async def forget_attempt(self) -> None:
+        """Drops what an attempt came to, frees its connection, and begins the request anew."""
+        forwarding, self._forwarding = self._forwarding, None
+        if forwarding is not None:
+            forwarding.close()
+            await forwarding.closed()
+        self._relay = self.classified = None
+        self._first_byte_at = self.heard_at = self._upstream_status = None
+        self.incoming.rewind()
 
     def _relay_of(
         self, runtime: Runtime, exchange: Exchange, answer: Answer
@@ -221,6 +271,9 @@ class Call:
         return runtime
 
     def _admit(self, runtime: Runtime) -> None:
+        """Asks everybody who may refuse the call, in the contract's order."""
+        if self.plane.watch.network.down:
+            self.plane.watch.check(runtime)
         named = self._model
         subject = target.route(self._shown_path()) if named is None else target.model(named)
         if runtime.retired:
@@ -233,6 +286,28 @@ class Call:
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
+
+    async def _wait_for_place(self, runtime: Runtime) -> None:
+        """Waits until one of the provider's calls has ended; not for long, and not with all.
+
+        The breaker's permit is given back meanwhile: a call that only waits must not keep a probe.
+
+        Raises:
+            Refused: `bulkhead`, or whatever else the call meets after its wait.
+        """
+        bulkhead, admission, since = runtime.bulkhead, self.admission, machine.monotonic()
+        if admission is None or admission.mode is not Mode.ENFORCE:
+            bulkhead.force()
+            self._bulkhead = bulkhead
+            self._would_refuse = admission is not None and admission.mode is Mode.OBSERVE
+            return
+        admission.release(since)
+        try:
+            await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
+        finally:
+            self._waited = machine.monotonic() - since
+        self._bulkhead = bulkhead
+        self._admit(runtime)
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys."""
@@ -260,6 +335,9 @@ class Call:
         if self.settled:
             return
         self.settled = True
+        network = self.plane.watch.network
+        if network.down and self.runtime is not None and self.runtime.upstream.host is not None:
+            outcome = network.judged(outcome, self.runtime.upstream.host)
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
@@ -268,6 +346,8 @@ class Call:
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
+        if self.repeats is not None:
+            self.repeats.over = True
         if self._relay is not None:
             self._relay.left()
         if self.settled:
@@ -343,20 +423,35 @@ class Call:
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:
         """No usable answer came: says so, in the caller's dialect."""
+        if self.runtime is not None:
+            failure = self.plane.watch.judge(self.runtime, failure)
         self.decision = failure.decision
         self.settle(
             Outcome(
                 failure.verdict, kind=failure.kind, code=failure.code, status=self._upstream_status
             )
         )
-        envelope = replies.envelope_of(
+        here = failure.decision == "local_network"
+        envelope = self.envelope_of(failure)
+        if self.repeats is not None:
+            envelope = self.repeats.told(envelope)
+        self._answer(
+            envelope,
+            None if here else failure.verdict,
+            f"transport: {failure.code}",
+            sent=failure.sent,
+        )
+
+    def envelope_of(self, failure: UpstreamFailed) -> Envelope:
+        """What is told of a failure to get an answer."""
+        return replies.envelope_of(
             failure.decision,
             f"{self.runtime.name if self.runtime else 'upstream'}: {failure.detail}",
             self.correlation_id,
             code=failure.code,
+            retry_after=self.plane.watch.wait() if failure.decision == "local_network" else None,
             sent=failure.sent,
         )
-        self._answer(envelope, failure.verdict, f"transport: {failure.code}", sent=failure.sent)
 
     def _answer_fault(self, error: Exception) -> None:
         self.decision = "internal_error"
@@ -469,9 +564,14 @@ class Call:
             self._forwarding.close()
         if self.runtime is not None:
             self.runtime.left()
+        if self._bulkhead is not None:
+            self._bulkhead.leave()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
         classified = self.classified
+        if self.repeats is not None:
+            self.repeats.ended()
+            self.repeats = None
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
@@ -490,7 +590,9 @@ class Call:
                 duration=now - self._started,
                 first_byte=self._first_byte_at - self._started if self._first_byte_at else None,
                 reclassified=self.reclassified,
-                would_refuse=self.admission is not None and self.admission.would_refuse is not None,
+                would_refuse=self._would_refuse
+                or (self.admission is not None and self.admission.would_refuse is not None),
+                waited=self._waited,
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,

@@ -28,6 +28,7 @@ from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.incoming import Incoming
+from sidecar.proxy.network_watch import NetworkWatch
 from sidecar.proxy.runtime import Runtime, breakers_of
 from sidecar.telemetry.observer import Observer
 
@@ -49,6 +50,7 @@ class DataPlane:
         runtimes: the providers by name.
         draining: new calls are answered `draining`.
         stopping: what still runs is being cut.
+        watch: whether this machine has a way out.
         generic: the dialect for answers that concern no provider.
     """
 
@@ -62,6 +64,7 @@ class DataPlane:
         }
         self.registry.configure(breakers_of(config), clock.monotonic())
         self.generic = dialects.get("generic")
+        self.watch = NetworkWatch(self.loop, registry, observer, lambda: self.runtimes)
         self.draining = False
         self.stopping = False
         self._connections: set[Connection] = set()
@@ -228,6 +231,7 @@ class DataPlane:
     async def stop(self) -> None:
         """Cuts what still runs, honestly, and closes every connection."""
         self.stopping = True
+        self.watch.close()
         for connection in list(self._connections):
             connection.cancel()
         if self._active:

@@ -29,6 +29,7 @@ from sidecar.telemetry.observer import (
     Ending,
     Fact,
     Fault,
+    NetworkChange,
     Transition,
     ending_of,
 )
@@ -107,6 +108,8 @@ class LogListener:
             self._dependency(fact)
         elif isinstance(fact, Transition):
             _transition(fact)
+        elif isinstance(fact, NetworkChange):
+            _network(fact)
         elif isinstance(fact, ConfigReloaded):
             _reloaded(fact)
         elif isinstance(fact, Controlled):
@@ -118,7 +121,7 @@ class LogListener:
                 seconds=fact.duration,
                 reason=fact.reason,
             )
-        else:
+        elif isinstance(fact, Fault):
             self._fault(fact)
 
     def flush(self) -> None:
@@ -259,6 +262,14 @@ def _transition(fact: Transition) -> None:
         enforced=fact.enforced,
         retry_after=fact.retry_after,
     )
+
+
+def _network(fact: NetworkChange) -> None:
+    if fact.down:
+        hosts = sorted(fact.hosts)
+        event("network.down", level=logging.WARNING, reason=fact.reason, hosts=hosts)
+    else:
+        event("network.up", reason=fact.reason, down_for=fact.at - fact.since)
 
 
 def _reloaded(fact: ConfigReloaded) -> None:

@@ -14,10 +14,12 @@ from enum import StrEnum
 import msgspec
 
 from sidecar.breaker.model import Transition
+from sidecar.breaker.network import NetworkChange
 from sidecar.envelope.model import Envelope, RawMaker, Verdict
 
 __all__ = [
     "LOCAL_REFUSALS",
+    "AttemptFinished",
     "CallFinished",
     "ConfigReloaded",
     "Controlled",
@@ -26,6 +28,7 @@ __all__ = [
     "Fact",
     "Fault",
     "Listener",
+    "NetworkChange",
     "Observer",
     "Transition",
 ]
@@ -90,6 +93,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first_byte: seconds from the request's head to the upstream's first byte; None without one.
         reclassified: the upstream's status was not one of its class's own.
         would_refuse: the breaker would have refused, had it been enforced.
+        waited: seconds that the call waited for a place here before it was sent.
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
         upstream_request_id: the upstream's own id of the call, where an error gave one.
         look: makes the `raw` that the envelope leaves out.
@@ -112,9 +116,36 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     first_byte: float | None = None
     reclassified: bool = False
     would_refuse: bool = False
+    waited: float = 0.0
     ending: Ending | None = None
     upstream_request_id: str | None = None
     look: RawMaker | None = None
+
+
+class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One of several attempts of a call that the daemon repeats is over.
+
+    A call that was sent once states none: `CallFinished` says all there is to say.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        provider: the provider's name.
+        correlation_id: of the call, the same for all its attempts.
+        number: from 1.
+        began: when the attempt began, seconds since the epoch.
+        duration: seconds that it took.
+        status: what the upstream sent; None if nothing came.
+        code: of the failure; None if it was none.
+    """
+
+    at: float
+    provider: str
+    correlation_id: str
+    number: int
+    began: float
+    duration: float
+    status: int | None = None
+    code: str | None = None
 
 
 class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -204,7 +235,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
 
 
-Fact = CallFinished | DependencyCalled | Transition | ConfigReloaded | Controlled | Fault
+Fact = (
+    CallFinished
+    | AttemptFinished
+    | DependencyCalled
+    | Transition
+    | NetworkChange
+    | ConfigReloaded
+    | Controlled
+    | Fault
+)
 Listener = Callable[[Fact], None]
 
 _CUT_CODES = frozenset({"stream_truncated", "connection_reset", "connection_closed"})

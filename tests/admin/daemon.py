@@ -38,6 +38,7 @@ class Daemon:
         self.started_at = 1_700_000_000.0
         self.generation = 1
         self.config_error: str | None = None
+        self.network_down = False
         self.listening = True
         self.draining = False
         self.running: dict[str, int] = {}

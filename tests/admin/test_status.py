@@ -223,6 +223,12 @@ def test_times_are_utc_with_milliseconds() -> None:
     assert times.text(90.0) == rfc3339(990.0)
 
 
+async def test_a_network_that_is_down(daemon: Daemon) -> None:
+    daemon.network_down = True
+    document = status(daemon, clock.monotonic(), clock.wall())
+    assert document["network"] == "down"
+
+
 async def test_the_page_shows_the_same_and_escapes(daemon: Daemon, address: str) -> None:
     daemon.fail("<script>alert(1)</script>")
     daemon.config_error = "line 3: <b>bad</b>"

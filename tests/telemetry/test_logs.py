@@ -18,7 +18,15 @@ from sidecar.envelope.model import ErrorClass, Source, Verdict
 from sidecar.telemetry import logs
 from sidecar.telemetry.lines import LineHandler, clean
 from sidecar.telemetry.logs import LogListener
-from sidecar.telemetry.observer import ConfigReloaded, Controlled, Ending, Fault, Observer
+from sidecar.telemetry.observer import (
+    AttemptFinished,
+    ConfigReloaded,
+    Controlled,
+    Ending,
+    Fault,
+    NetworkChange,
+    Observer,
+)
 
 from .facts import call, cancelled, envelope, failed, refused, reported, transition
 
@@ -540,3 +548,22 @@ def test_every_event_is_documented(log: Log) -> None:
     )
     assert {"call.failed", "breaker.opened", "calls.refused", "log.dropped"} <= events
     assert {name for name in events if f"`{name}`" not in text} == set()
+
+
+def test_a_network_that_goes_down_and_comes_back(log: Log) -> None:
+    listener = LogListener()
+    hosts = frozenset({"b.example", "a.example"})
+    listener(NetworkChange(down=True, reason="no route", at=10.0, since=0.0, hosts=hosts))
+    listener(NetworkChange(down=False, reason="a.example was reached", at=14.5, since=10.0))
+    down, up = log.lines()
+    assert (down["event"], down["level"]) == ("network.down", "warning")
+    assert (down["reason"], down["hosts"]) == ("no route", ["a.example", "b.example"])
+    assert (up["event"], up["level"], up["down_for"]) == ("network.up", "info", 4.5)
+
+
+def test_an_attempt_leaves_no_line_of_its_own(log: Log) -> None:
+    fact = AttemptFinished(
+        at=1.0, provider="up", correlation_id="c", number=1, began=0.0, duration=1.0, status=503
+    )
+    LogListener()(fact)
+    assert log.lines() == []
