@@ -10,7 +10,8 @@ one percent-encoded segment and a decoded slash would split it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn, Protocol
 from urllib.parse import unquote
 
@@ -18,12 +19,12 @@ import msgspec
 from aiohttp import web
 
 from sidecar import clock
-from sidecar.admin import page
 from sidecar.admin.agents import AgentCalls, AgentView
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
 from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
+from sidecar.admin.page import page
 from sidecar.admin.requests import (
     check_caller,
     check_method,
@@ -180,7 +181,14 @@ class AdminPlane:
         if path in _PROBES:
             return _probe(self._daemon, request, path)
         if door.exposed:
-            check_token(request, self._daemon.config.admin.token)
+            try:
+                check_token(request, self._daemon.config.admin.token)
+            except AdminError as refusal:
+                if path != "/" or not _wants_html(request):
+                    raise
+                # A browser has no token to send before it has a page that asks for one; the page
+                # itself holds nothing that anybody may not know.
+                return _page(refusal.status, refusal.headers)
         if path in self._reads:
             check_method(request, "GET", "HEAD")
             return await self._reads[path](request)
@@ -209,9 +217,7 @@ class AdminPlane:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
 
     async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
-        document = status(self._daemon, clock.monotonic(), clock.wall())
-        body = page.render(document).encode("utf-8", "replace")
-        return answer(body, "text/html; charset=utf-8")
+        return _page()
 
     async def _config(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(self._daemon.config.redacted())
@@ -312,6 +318,16 @@ class AdminPlane:
 
 
 _PROBES = frozenset({"/healthz", "/readyz"})
+_HTML = "text/html; charset=utf-8"
+
+
+def _page(status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> web.Response:
+    policy = {"Content-Security-Policy": page().policy}
+    return answer(page().body, _HTML, status=status, headers={**headers, **policy})
+
+
+def _wants_html(request: web.BaseRequest) -> bool:
+    return "text/html" in request.headers.get("Accept", "").lower()
 
 
 def _probe(daemon: DaemonView, request: web.BaseRequest, path: str) -> web.StreamResponse:

@@ -46,8 +46,6 @@ async def test_f163_open_ends_without_any_call(start, upstream, log, monkeypatch
     assert shown["half_open_at"] > shown["opened_at"]
     # A short open time that no scrape saw is proven by the count of openings.
     assert shown["opens"] == 1
-    page = (await admin(running, "/")).body
-    assert b"half" in page
     assert [line["new"] for line in log.lines("breaker.half_open")] == ["half_open"]
 
 
