@@ -32,6 +32,7 @@ class Api:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
                 size = int(self.headers["content-length"])
@@ -68,13 +69,15 @@ class Api:
 class Scene:
     """One daemon, on ports that it keeps over a restart."""
 
-    def __init__(self, folder: Path, api: Api, document: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, api: Api, document: dict[str, Any], host: str = "127.0.0.1"
+    ) -> None:
         self.api = api
+        self.host = host
         self.data, self.admin = free_port(), free_port()
         self.config = folder / "breakers.yaml"
         self.process: subprocess.Popen[bytes] | None = None
         self.write(document)
-        self.start()
 
     @property
     def page(self) -> str:
@@ -82,7 +85,7 @@ class Scene:
 
     def write(self, document: dict[str, Any]) -> None:
         top = {"listen": f"127.0.0.1:{self.data}", "drain": {"timeout": "0s"}}
-        admin = {"listen": f"127.0.0.1:{self.admin}", **document.get("admin", {})}
+        admin = {"listen": f"{self.host}:{self.admin}", **document.get("admin", {})}
         self.config.write_text(yaml.safe_dump({**document, **top, "admin": admin}))
 
     def start(self) -> None:

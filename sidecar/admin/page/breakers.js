@@ -128,9 +128,9 @@ function troubles(status) {
     if (entry.state !== "closed" && matches(key, entry.state, entry.reason, entry.last_error?.code)) found.push({ id: key, key, entry, settings });
   };
   for (const [name, provider] of Object.entries(status.providers)) {
-    for (const [key, entry] of Object.entries(provider.breakers)) add(key, entry, model.config?.providers?.[name]);
+    for (const [key, entry] of Object.entries(provider.breakers)) add(key, entry, own(model.config?.providers, name));
   }
-  for (const [name, entry] of Object.entries(status.dependencies)) add(name, entry, model.config?.dependencies?.[name]);
+  for (const [name, entry] of Object.entries(status.dependencies)) add(name, entry, own(model.config?.dependencies, name));
   found.sort((a, b) => (a.entry.state === b.entry.state ? a.key.localeCompare(b.key) : a.entry.state === "open" ? -1 : 1));
   for (const provider of Object.values(status.providers)) {
     const shedding = (provider.shedding ?? []).filter((entry) => entry.state !== "idle").map(sheddingNote);
@@ -202,7 +202,7 @@ function makeProvider({ name }) {
 
 function updateProvider(node, { name, provider, rows, all }) {
   const parts = node.parts;
-  const settings = model.config?.providers?.[name];
+  const settings = own(model.config?.providers, name);
   const shown = open_.has(name) || Boolean(filterText());
   setTag(parts.verdict, provider.verdict, TONES[provider.verdict]);
   const troubled = all.filter((row) => row.entry.state !== "closed").length;
@@ -239,7 +239,7 @@ function drawDependencies(status) {
   const section = byId("dependencies-section"), place = byId("dependencies");
   section.hidden = !entries.length;
   place.table ??= place.appendChild(makeTable("Breakers of dependencies"));
-  const rows = entries.map(([key, entry]) => ({ key, entry, label: key, settings: model.config?.dependencies?.[key] }));
+  const rows = entries.map(([key, entry]) => ({ key, entry, label: key, settings: own(model.config?.dependencies, key) }));
   keyed(place.table.body, rows.filter((row) => matches(row.key, row.entry.state)), (row) => row.key, makeRow, updateRow);
 }
 

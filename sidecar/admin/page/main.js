@@ -233,7 +233,7 @@ function unanswered(error) {
 let changeNumber = 0;
 
 function hear(change) {
-  const found = model.status?.providers[change.provider]?.breakers[change.key] ?? model.status?.dependencies[change.key];
+  const found = own(own(model.status?.providers, change.provider)?.breakers, change.key) ?? own(model.status?.dependencies, change.key);
   if (found) {
     Object.assign(found, { state: change.new, since: change.at, retry_after: change.retry_after, probes_in_flight: 0 });
     if (change.new !== "half_open") found.reason = change.reason;

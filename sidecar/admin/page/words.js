@@ -44,11 +44,13 @@ function countdown(seconds) {
 
 const count = (number, one, many = `${one}s`) => `${numbers.format(number)} ${number === 1 ? one : many}`;
 
-const stateWord = (state) => STATES[state] ?? state;
+/** A member of an object from the wire; names such as "constructor" are members only if they stand there. */
+const own = (table, name) => (table && Object.hasOwn(table, name) ? table[name] : undefined);
+
+const stateWord = (state) => own(STATES, state) ?? state;
 
 /** "503 said model_not_found: a typo, not an outage"; `words.py` has the table and says the same. */
 function reclassifiedWords({ status, class: class_, code }) {
-  const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
   const { meant: meanings, suggests: suggestions } = inWords;
   const meant = own(meanings, code) ?? own(meanings, class_) ?? class_;
   const text = String(status);
