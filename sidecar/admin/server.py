@@ -43,6 +43,7 @@ from sidecar.admin.status import (
 from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
+from sidecar.telemetry import exposition, readings
 from sidecar.telemetry.observer import Controlled, Fault, Observer
 
 _EVENT_SECONDS = 30.0
@@ -74,7 +75,7 @@ class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class BreakerControl(SnapshotSource, Protocol):
+class BreakerControl(SnapshotSource, readings.Breakers, Protocol):
     """The part of the breaker registry that is steered here."""
 
     def control(
@@ -83,7 +84,7 @@ class BreakerControl(SnapshotSource, Protocol):
         """Act on one breaker; see `Registry.control` for what it raises."""
 
 
-class DaemonView(AgentView, Protocol):
+class DaemonView(AgentView, readings.Source, Protocol):
     """What the admin plane sees of the daemon."""
 
     @property
@@ -110,7 +111,7 @@ Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class ProbePlane:
-    """Liveness and readiness for a supervisor, which comes by any name and changes nothing."""
+    """Liveness, readiness and metrics for who comes by any name and changes nothing."""
 
     def __init__(self, daemon: DaemonView) -> None:
         self._daemon = daemon
@@ -126,7 +127,11 @@ class ProbePlane:
 
     async def _handle(self, _door: Door, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return _probe(self._daemon, request, target_path(request))
+            path = target_path(request)
+            if path == "/metrics":
+                check_method(request, "GET", "HEAD")
+                return _metrics(self._daemon, request)
+            return _probe(self._daemon, request, path)
         except AdminError as refusal:
             return refusal.answer()
 
@@ -147,6 +152,7 @@ class AdminPlane:
             "/": self._page,
             "/config": self._config,
             "/events": self._events,
+            "/metrics": self._metrics,
             "/status": self._status,
         }
 
@@ -202,7 +208,7 @@ class AdminPlane:
         raise AdminError(
             404,
             "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /events, /config; "
+            "no such call: GET /, /healthz, /readyz, /status, /metrics, /events, /config; "
             "POST /reload, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
@@ -215,6 +221,9 @@ class AdminPlane:
 
     async def _status(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
+
+    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        return _metrics(self._daemon, request)
 
     async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
         return _page()
@@ -317,6 +326,13 @@ class AdminPlane:
         return response
 
 
+def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:
+    """Everything that is measured, in the format that the caller prefers."""
+    openmetrics = exposition.wants_openmetrics(request.headers.get("Accept"))
+    body = exposition.render(readings.read(daemon, clock.monotonic()), openmetrics=openmetrics)
+    return answer(body, exposition.OPENMETRICS if openmetrics else exposition.TEXT)
+
+
 _PROBES = frozenset({"/healthz", "/readyz"})
 _HTML = "text/html; charset=utf-8"
 
@@ -333,7 +349,7 @@ def _wants_html(request: web.BaseRequest) -> bool:
 def _probe(daemon: DaemonView, request: web.BaseRequest, path: str) -> web.StreamResponse:
     """Liveness is this very answer; readiness asks only whether calls are accepted."""
     if path not in _PROBES:
-        raise AdminError(404, "not_found", "this listener has /healthz and /readyz only")
+        raise AdminError(404, "not_found", "this listener has /healthz, /readyz and /metrics only")
     check_method(request, "GET", "HEAD")
     if path == "/healthz":
         return json_answer({"status": "ok"})

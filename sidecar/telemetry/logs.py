@@ -70,6 +70,12 @@ def setup(level: str = "info", format: str = "auto", stream: TextIO | None = Non
     return handler
 
 
+def dropped() -> int:
+    """Lines that were lost because nobody read them."""
+    handlers = logging.getLogger().handlers
+    return sum(known.dropped for known in handlers if isinstance(known, LineHandler))
+
+
 def set_level(level: str) -> None:
     """Change the level of the daemon's own lines; an unknown word means info."""
     _log.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
@@ -90,6 +96,7 @@ class LogListener:
     """
 
     def __init__(self) -> None:
+        self.suppressed = 0
         self._since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._decisions: Counter[str] = Counter()

@@ -15,6 +15,7 @@ import msgspec
 
 from sidecar.breaker.model import Transition
 from sidecar.envelope.model import Envelope, Verdict
+from sidecar.telemetry.trace import CallTrace
 
 __all__ = [
     "LOCAL_REFUSALS",
@@ -91,6 +92,13 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reclassified: the upstream's status was not one of its class's own.
         would_refuse: the breaker would have refused, had it been enforced.
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
+        attempts: requests that were sent to the upstream, or for which a connection was sought.
+        first_content: seconds from the request's head to the first meaningful event of a stream;
+            None without one.
+        overhead: seconds that the daemon itself took before the request left; None where it never
+            did.
+        waited: seconds for which the call was held for its slot; None if it was not.
+        trace: its span and what happened on its way; None while tracing is off.
     """
 
     at: float
@@ -111,6 +119,11 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reclassified: bool = False
     would_refuse: bool = False
     ending: Ending | None = None
+    attempts: int = 0
+    first_content: float | None = None
+    overhead: float | None = None
+    waited: float | None = None
+    trace: CallTrace | None = None
 
 
 class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
