@@ -153,6 +153,9 @@ def _shedding(entry: Document, now: float) -> str:
     if entry.get("rate") is not None:
         parts.append(f"{entry['rate']:g} calls a second pass")
     parts += [f"{entry.get('queued', 0)} wait", f"{entry.get('shed', 0)} shed so far"]
+    hint, source = entry.get("hint"), entry.get("hint_source")
+    if isinstance(hint, int | float):
+        parts.append(f"the upstream asked for {span(hint)}" + (f" ({source})" if source else ""))
     return ", ".join(parts)
 
 

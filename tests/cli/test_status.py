@@ -180,14 +180,15 @@ def test_what_is_shed_or_spent_is_shown() -> None:
     status["providers"]["openai"] |= {
         "shedding": [
             {"key": "openai/a", "state": "shedding", "not_before": "2027-01-15T08:00:02.000Z",
-             "rate": 4.5, "queued": 3, "shed": 17, "hint": None},
+             "rate": 4.5, "queued": 3, "shed": 17, "hint": 90, "hint_source": "retry-after"},
             {"key": "openai/b", "state": "idle", "rate": None, "queued": 0, "shed": 0},
         ],
         "quota": [{"key": "openai/c", "until": None, "code": "credits_exhausted",
                    "next_check": "2027-01-15T08:00:40.000Z"}],
     }  # fmt: skip
     facts = "its next call may go in 2 s, 4.5 calls a second pass, 3 wait, 17 shed so far"
-    assert f"restricted openai/a shedding: {facts}" in lines(status)
+    asked = "the upstream asked for 90 s (retry-after)"
+    assert f"restricted openai/a shedding: {facts}, {asked}" in lines(status)
     assert "restricted openai/c spent: credits_exhausted, one call asks again in 40 s" in lines(
         status
     )

@@ -10,7 +10,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from tests.conftest import need
 
@@ -27,6 +34,7 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
 ]
+expect.set_options(timeout=15_000)  # only a hang takes so long, on a busy machine too
 WIDE, PHONE = (1280, 900), (390, 844)
 
 
@@ -111,7 +119,7 @@ def look(browser: Browser) -> Iterator[Opened]:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(15_000)
         window = Window(context)
         if route is not None:
             context.route("**/status", route)

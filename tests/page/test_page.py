@@ -89,7 +89,7 @@ def test_what_only_observes_says_so(begin, look, api: Api) -> None:
     scene = begin({"providers": {"openai": provider(api.url, mode="observe")}})
     scene.trip("gpt-x")
     page = look(scene)
-    expect(card(page, "openai/gpt-x")).to_contain_text("nothing is refused: it only observes")
+    expect(card(page, "openai/gpt-x")).to_contain_text("observes, refuses nothing")
 
 
 # When the daemon is not there
@@ -219,18 +219,21 @@ def test_shedding_quota_and_network(begin, look) -> None:
         document["network"] = "down"
         document["providers"]["openai"] |= {
             "shedding": [
-                {"key": "openai/gpt-x", "state": "shedding", "not_before": None, "rate": 4.5, "queued": 3, "shed": 17, "hint": None},
+                {"key": "openai/gpt-x", "state": "shedding", "not_before": None, "rate": 4.5, "queued": 3, "shed": 17, "hint": 90.0, "hint_source": "retry-after"},
+                {"key": "openai/gpt-x", "state": "waiting", "not_before": "2999-01-01T00:00:00.000Z", "rate": None, "queued": 0, "shed": 0, "hint": None, "hint_source": None},
                 {"key": "openai/gpt-y", "state": "idle", "not_before": None, "rate": None, "queued": 0, "shed": 0, "hint": None},
             ],
             "quota": [{"key": "openai/gpt-z", "until": None, "code": "credits_exhausted", "next_check": "2999-01-01T00:00:00.000Z"}],
         }  # fmt: skip
 
     page = look(begin(), route=altered(change))
-    shedding = card(page, "openai/gpt-x")
+    shedding, waiting = card(page, "openai/gpt-x").first, card(page, "openai/gpt-x").last
     expect(shedding.locator(".tag")).to_have_text("shedding")
     expect(shedding).to_contain_text("4.5 calls a second pass · 3 wait · 17 shed so far")
     expect(card(page, "openai/gpt-z")).to_contain_text("credits_exhausted; one call asks again in")
-    expect(page.locator(".card")).to_have_count(2)
+    expect(shedding).to_contain_text("the upstream asked for 90 s (retry-after)")
+    expect(waiting).to_contain_text("its next call may go in")
+    expect(page.locator(".card")).to_have_count(3)
     expect(page.locator("#notices")).to_contain_text("The network of this machine is down")
 
 
@@ -259,7 +262,7 @@ def test_a_breaker_is_steered_after_asking_once(begin, look) -> None:
     expect(shown).to_contain_text("they called us <b>")
     expect(shown.locator(".left")).to_have_text(re.compile(r"in (10|9) min"))
     order("openai/gpt-x", "observe")
-    expect(shown).to_contain_text("observe")
+    expect(shown).to_contain_text("observes, refuses nothing")
     order("openai/gpt-x", "enforce")
     order("openai/gpt-x", "reset")
     expect(page.locator("#calm")).to_be_visible()

@@ -66,7 +66,7 @@ function updateCard(card, { key, entry, settings }) {
   setAttribute(card, "data-tone", TONES[entry.state]);
   setText(parts.key, key);
   setTag(parts.state, stateWord(entry.state), TONES[entry.state]);
-  setText(parts.mode, entry.mode === "enforce" ? "" : entry.mode);
+  setText(parts.mode, modeWords(entry));
   setText(parts.next, nextWords(entry, settings));
   setUntil(parts.left, entry.state === "open" ? entry.until : null);
   setText(parts.reason, entry.reason);
@@ -102,16 +102,11 @@ function sheddingNote(entry) {
   const facts = [];
   if (entry.rate !== null && entry.rate !== undefined) facts.push(`${numbers.format(entry.rate)} calls a second pass`);
   facts.push(`${numbers.format(entry.queued ?? 0)} wait`, `${numbers.format(entry.shed ?? 0)} shed so far`);
-  if (entry.hint !== null && entry.hint !== undefined) facts.push(`hint: ${hintWords(entry.hint)}`);
+  if (entry.hint !== null && entry.hint !== undefined) facts.push(`the upstream asked for ${span(entry.hint)}${entry.hint_source ? ` (${entry.hint_source})` : ""}`);
   return {
     id: `shedding ${entry.key}`, key: entry.key, word: entry.state, tone: TONES[entry.state] ?? "odd",
     text: entry.not_before ? "its next call may go" : "the upstream limits its rate", until: time(entry.not_before), facts: facts.join(" · "),
   };
-}
-
-function hintWords(hint) {
-  if (typeof hint === "number") return span(hint);
-  return typeof hint === "object" ? Object.values(hint).join(" ") : String(hint);
 }
 
 function quotaNote(entry) {
@@ -135,6 +130,8 @@ function troubles(status) {
   for (const provider of Object.values(status.providers)) {
     const shedding = (provider.shedding ?? []).filter((entry) => entry.state !== "idle").map(sheddingNote);
     const notes = [...shedding, ...(provider.quota ?? []).map(quotaNote)];
+    // Two credentials may be restricted under one name.
+    notes.forEach((note, index) => (note.id += ` ${index}`));
     found.push(...notes.filter((note) => matches(note.key, note.word, note.text)));
   }
   return found;
@@ -175,7 +172,7 @@ function updateRow(row, { key, label, entry, settings }) {
   const parts = row.parts;
   setText(parts.key, label);
   setTag(parts.state, stateWord(entry.state), TONES[entry.state]);
-  setText(parts.mode, entry.mode === "enforce" ? "" : entry.mode);
+  setText(parts.mode, modeWords(entry));
   setText(parts.next, nextWords(entry, settings));
   setUntil(parts.left, entry.state === "open" ? entry.until : null);
   updateWindowChart(parts.chart, entry.window);
@@ -218,7 +215,9 @@ function updateProvider(node, { name, provider, rows, all }) {
 
 /** A provider's own breaker is the one of its connections; the others are named after models and routes. */
 function rowsOf(name, provider) {
-  return Object.entries(provider.breakers).map(([key, entry]) => ({ key, entry, label: key === name ? "connections" : key.slice(name.length + 1) }));
+  const rows = Object.entries(provider.breakers).map(([key, entry]) => ({ key, entry, label: key === name ? "connections" : key.slice(name.length + 1) }));
+  const quiet = ({ entry }) => Number(entry.state === "closed");
+  return rows.sort((a, b) => quiet(a) - quiet(b));
 }
 
 function drawProviders(status) {

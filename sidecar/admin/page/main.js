@@ -71,7 +71,7 @@ function drawNotices() {
   const status = model.status;
   if (model.lost) {
     const then = status ? `What stands below was known at ${clockTime.format(model.lost)}` : "Nothing is known yet";
-    notices.push({ id: "lost", tone: "bad", text: `The daemon does not answer: ${model.why}. ${then}; it is asked again every second.` });
+    notices.push({ id: "lost", tone: "bad", text: `${model.why}. ${then}; it is asked again every second.` });
   }
   if (status && model.reached) {
     if (status.network !== "up") notices.push({ id: "network", tone: "bad", text: `The network of this machine is ${status.network}: no upstream is blamed, no breaker moves.` });
@@ -217,6 +217,7 @@ function answered() {
 }
 
 function unanswered(error) {
+  if (!(error instanceof CallError)) console.error(error);
   if (error.status === 401) {
     byId("token").hidden = false;
     return;
@@ -225,7 +226,8 @@ function unanswered(error) {
     model.lost = Date.now();
     say("The daemon does not answer.");
   }
-  Object.assign(model, { reached: false, why: error.message });
+  const why = !(error instanceof CallError) ? `This page has a fault of its own: ${error.message}` : error.status ? `The daemon answers with an error (${error.status}): ${error.message}` : `The daemon does not answer: ${error.message}`;
+  Object.assign(model, { reached: false, why });
 }
 
 // -- events --------------------------------------------------------------------------------

@@ -66,11 +66,10 @@ function windowWords(figures) {
 
 /** What a breaker does next, without the seconds: those count down beside it. */
 function nextWords(entry, settings) {
-  const idle = entry.mode === "observe" ? " (nothing is refused: it only observes)" : "";
-  if (entry.state === "open") return (entry.half_open_at ? "lets a probe through" : "stays open until someone closes or resets it") + idle;
+  if (entry.state === "open") return entry.half_open_at ? "lets a probe through" : "stays open until someone closes or resets it";
   if (entry.state === "half_open") {
     const probes = entry.probes_in_flight;
-    return (probes ? `${count(probes, "probe")} under way` : "the next call is its probe") + idle;
+    return probes ? `${count(probes, "probe")} under way` : "the next call is its probe";
   }
   const limit = settings?.breaker?.consecutive_failures;
   if (entry.consecutive_failures && limit) {
@@ -79,6 +78,9 @@ function nextWords(entry, settings) {
   }
   return "";
 }
+
+/** How far its decisions reach, unless they count. */
+const modeWords = ({ mode }) => (mode === "enforce" ? "" : mode === "observe" ? "observes, refuses nothing" : mode);
 
 function errorWords(error) {
   if (!error) return "";
