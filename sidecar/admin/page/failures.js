@@ -79,7 +79,7 @@ async function showFailure(correlationId) {
       ["what", `${envelope.class} ${envelope.code}`], ["message", envelope.message], ["where", last.key ?? last.provider],
       ["status", statusWords(last)], ["verdict", last.verdict], ["rule", last.rule],
       ["retry", envelope.retryable ? `makes sense${envelope.retry_after === null ? "" : ` after ${span(envelope.retry_after)}`}` : "is of no use"],
-      ["took", `${last.duration} s`],
+      ["took", last.duration < 1 ? `${Math.round(last.duration * 1000)} ms` : `${numbers.format(last.duration)} s`],
     ]) {
       if (value !== null && value !== undefined) facts.append(element("dt", {}, term), element("dd", {}, value));
     }

@@ -34,7 +34,7 @@ async function carryOut(form) {
   const sure = form.querySelector(".sure");
   sure.disabled = true;
   try {
-    await ask(`/breakers/${encodeURIComponent(key.toWellFormed())}/${verb}`, { order });
+    await ask(`/breakers/${encodeURIComponent(key.toWellFormed?.() ?? key)}/${verb}`, { order });
     byId("steer").close();
     say(`${key}: ${verb} is done`);
     refreshSoon();
