@@ -123,7 +123,7 @@ async def test_attempts_transitions_refusals_and_first_words_are_events(
     upstream.script = says(error(500))
     for n in range(6):
         await ask(running, n=n)
-    await until(lambda: len(sink.spans()) >= 13)
+    await until(lambda: len(sink.spans()) >= 12)
     servers = [span for span in sink.spans() if span["kind"] == "SPAN_KIND_SERVER"]
     events = [
         {event["name"]: attributes(event) for event in span.get("events", [])} for span in servers
