@@ -247,7 +247,7 @@ class Daemon:
             await self.close()
             raise
         self.listening = True
-        self.exports.start()
+        self.exports.start(self.observer)
         self._ticker = loop.create_task(self._tick())
         logs.event(
             "daemon.listening",

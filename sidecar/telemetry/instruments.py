@@ -26,7 +26,7 @@ CAUSES = tuple(cause.value for cause in Cause)
 REFUSALS = tuple(sorted(LOCAL_REFUSALS))
 HEALTH = tuple(verdict.value for verdict in UpstreamVerdict)
 RELOADS = ("taken", "refused")
-FAULTS = ("admin", "breaker", "classify", "loop", "proxy", "other")
+FAULTS = ("admin", "breaker", "classify", "loop", "proxy", "telemetry", "other")
 SIGNALS = ("traces", "metrics", "logs")
 PACING = ("idle", "waiting", "shedding")
 YES_NO = ("true", "false")
@@ -80,6 +80,7 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
         meaning: one sentence.
         labels: in the order in which samples give their values.
         bounds: upper bounds of a histogram's buckets.
+        known_as: the name that every Prometheus dashboard knows it by, where that is another one.
     """
 
     name: str
@@ -88,10 +89,13 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = "1"
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
+    known_as: str = ""
 
     @property
     def prometheus(self) -> str:
         """The name in Prometheus, without `_total`, `_bucket` and the like."""
+        if self.known_as:
+            return self.known_as
         name = self.name.replace(".", "_")
         suffix = {"s": "seconds", "By": "bytes"}.get(self.unit, "")
         return f"{name}_{suffix}" if suffix and not name.endswith(suffix) else name
@@ -267,22 +271,32 @@ LOOP_DELAY = _own(
     " second", SHORT,
 )  # fmt: skip
 MEMORY = Instrument(
-    name="process.memory.usage", kind=_G, unit="By", meaning="Resident memory of the process"
+    name="process.memory.usage",
+    known_as="process_resident_memory_bytes",
+    kind=_G,
+    unit="By",
+    meaning="Resident memory of the process",
 )
 DESCRIPTORS = Instrument(
     name="process.open_file_descriptor.count",
+    known_as="process_open_fds",
     kind=_G,
     unit="{file_descriptor}",
     meaning="Open descriptors of the process",
 )
 DESCRIPTORS_MOST = Instrument(
     name="process.open_file_descriptor.limit",
+    known_as="process_max_fds",
     kind=_G,
     unit="{file_descriptor}",
     meaning="Descriptors that the process may have",
 )
 CPU = Instrument(
-    name="process.cpu.time", kind=_C, unit="s", meaning="Seconds of CPU that the process took"
+    name="process.cpu.time",
+    known_as="process_cpu_seconds",
+    kind=_C,
+    unit="s",
+    meaning="Seconds of CPU that the process took",
 )
 STARTED = Instrument(
     name="process.start_time",

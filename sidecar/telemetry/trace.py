@@ -147,7 +147,8 @@ def begin(raw: RawHeaders, correlation_id: str, sampling: Sampling) -> CallTrace
             return CallTrace(
                 trace_id, parent_id, flags | _SAMPLED, state if len(state) <= _LONGEST else ""
             )
-    own = _HEX_ID.fullmatch(correlation_id) is not None and correlation_id.strip("0") != ""
+    # Not where a broken header stands: the id may have been taken from that very header.
+    own = not parents and _HEX_ID.fullmatch(correlation_id) and correlation_id.strip("0")
     trace_id = correlation_id if own else f"{_ids.getrandbits(128) or 1:032x}"
     return CallTrace(trace_id, "", _SAMPLED, "") if sampling(trace_id, None) else None
 
