@@ -53,7 +53,9 @@ def test_an_opening_is_shown_within_a_second(begin, look) -> None:
     assert shown - opened < 1.0
 
 
-def test_it_counts_down_to_half_open_and_shows_the_recovery(begin, look, api: Api) -> None:
+def test_f163_it_counts_down_to_half_open_without_a_call_and_shows_the_recovery(
+    begin, look, api: Api
+) -> None:
     scene = begin()
     page = look(scene)
     scene.trip("gpt-x")
