@@ -1,7 +1,7 @@
 // The breakers: a card for each that needs attention, a row for every one, below its provider.
 
-const open_ = new Set(); // the providers whose rows are shown
-const foldedByHand = new Set();
+const FEW = 3; // providers: their rows are shown from the start
+const unfolded = new Map(); // what was folded or unfolded by hand, by provider
 
 /** The verdicts of a window as one bar: the worse, the higher. */
 function windowChart() {
@@ -182,16 +182,14 @@ function updateRow(row, { key, label, entry, settings }) {
   updateButtons(parts.buttons, key, entry);
 }
 
-function makeProvider({ name }) {
+function makeProvider({ name, few }) {
   const title = element("span", { class: "name" }, name), verdict = tag("", ""), facts = element("span", { class: "facts" });
   const table = makeTable(`Breakers of ${name}`), more = element("p", { class: "facts" });
   const node = element("details", {}, element("summary", {}, title, verdict, facts), more, table);
   node.parts = { verdict, facts, table, more };
+  node.open = unfolded.get(name) ?? few;
   node.addEventListener("toggle", () => {
-    if (node.open === open_.has(name)) return;
-    foldedByHand.add(name);
-    if (node.open) open_.add(name);
-    else open_.delete(name);
+    if (!node.filtering) unfolded.set(name, node.open);
     draw();
   });
   return node;
@@ -200,7 +198,14 @@ function makeProvider({ name }) {
 function updateProvider(node, { name, provider, rows, all }) {
   const parts = node.parts;
   const settings = own(model.config?.providers, name);
-  const shown = open_.has(name) || Boolean(filterText());
+  // While something is looked for, what was found is shown. Otherwise the element alone knows whether
+  // it is open: its event comes later than a drawing may.
+  const filtering = Boolean(filterText());
+  if (filtering !== Boolean(node.filtering)) {
+    if (filtering) node.before = node.open;
+    node.open = filtering || node.before;
+    node.filtering = filtering;
+  }
   setTag(parts.verdict, provider.verdict, TONES[provider.verdict]);
   const troubled = all.filter((row) => row.entry.state !== "closed").length;
   const errors = Object.values(provider.errors.by_class).reduce((sum, number) => sum + number, 0);
@@ -209,8 +214,7 @@ function updateProvider(node, { name, provider, rows, all }) {
     count(errors, "error"), provider.mode === "enforce" ? null : provider.mode,
   ].filter(Boolean).join(" · "));
   setText(parts.more, `${provider.upstream} · dialect ${provider.dialect}`);
-  if (node.open !== shown) node.open = shown;
-  keyed(parts.table.body, shown ? rows : [], (row) => row.key, makeRow, (row, one) => updateRow(row, { ...one, settings }));
+  keyed(parts.table.body, node.open ? rows : [], (row) => row.key, makeRow, (row, one) => updateRow(row, { ...one, settings }));
 }
 
 /** A provider's own breaker is the one of its connections; the others are named after models and routes. */
@@ -222,13 +226,12 @@ function rowsOf(name, provider) {
 
 function drawProviders(status) {
   const names = Object.keys(status.providers);
-  if (names.length <= 3) for (const name of names) if (!foldedByHand.has(name)) open_.add(name);
   const shown = [];
   for (const name of names) {
     const provider = status.providers[name], all = rowsOf(name, provider);
     const whole = matches(name, provider.verdict);
     const rows = whole ? all : all.filter((row) => matches(row.key, row.entry.state, row.entry.reason));
-    if (whole || rows.length) shown.push({ name, provider, rows, all });
+    if (whole || rows.length) shown.push({ name, provider, rows, all, few: names.length <= FEW });
   }
   keyed(byId("providers"), shown, (one) => one.name, makeProvider, updateProvider);
 }

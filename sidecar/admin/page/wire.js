@@ -1,7 +1,7 @@
 // How the page talks to the daemon: as any client would, at its own origin, with the token if it
 // was given one. Every wait has an end, so that a daemon that hangs is told like one that is gone.
 
-const ANSWER_MILLISECONDS = 4000;
+const ANSWER_MILLISECONDS = 3000;
 const SILENCE_MILLISECONDS = 40000; // the stream says something every fifteen seconds
 
 let token = null;
