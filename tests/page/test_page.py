@@ -239,6 +239,21 @@ def test_shedding_quota_and_network(begin, look) -> None:
     expect(page.locator("#notices")).to_contain_text("The network of this machine is down")
 
 
+def test_the_daemons_clock_may_be_another(begin, look) -> None:
+    """Read on another machine, a time of the daemon's is still so long ago as it is."""
+    page = look(begin())
+    live(page)
+    late = """() => {
+        const hour = 3600000, known = offset;
+        setOffset(Date.now() + hour);
+        const shown = time(new Date(Date.now() + hour).toISOString()) - Date.now();
+        offset = known;
+        return shown;
+    }"""
+    assert abs(page.evaluate(late)) < 2000
+    assert page.evaluate("offset") == 0
+
+
 # Steering
 
 
