@@ -7,6 +7,7 @@ headers are not shown at all. What many spans have in common is encoded once, se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -138,9 +139,13 @@ def _state(state: str) -> bytes:
 
 def _correlated(correlation_id: str) -> bytes:
     """The one attribute that is different in each span; it is ASCII by construction."""
+    if _HEX_ID.fullmatch(correlation_id) is None:
+        # A caller's own: who puts a key there by mistake finds it nowhere.
+        correlation_id = clean(correlation_id)
     return field(9, _CORRELATION + field(2, field(1, correlation_id.encode())))
 
 
+_HEX_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CORRELATION: Final = field(1, f"{NAMESPACE}.correlation_id".encode())
 
 
@@ -233,7 +238,7 @@ def _envelope(call: CallFinished, envelope: Envelope) -> list[KeyValue]:
     attributes = [
         kept(f"{NAMESPACE}.envelope.class", envelope.class_.value),
         kept(f"{NAMESPACE}.envelope.source", envelope.source.value),
-        kept(f"{NAMESPACE}.envelope.code", envelope.code),
+        kept(f"{NAMESPACE}.envelope.code", clean(envelope.code)),
         kept(f"{NAMESPACE}.envelope.retryable", envelope.retryable),
         fresh(f"{NAMESPACE}.envelope.message", clean(envelope.message)),
         kept(f"{NAMESPACE}.rule", clean(call.rule)),
