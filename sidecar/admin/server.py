@@ -130,7 +130,7 @@ class ProbePlane:
             path = target_path(request)
             if path == "/metrics":
                 check_method(request, "GET", "HEAD")
-                return _metrics(self._daemon, request)
+                return await _metrics(self._daemon, request)
             return _probe(self._daemon, request, path)
         except AdminError as refusal:
             return refusal.answer()
@@ -223,7 +223,7 @@ class AdminPlane:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        return _metrics(self._daemon, request)
+        return await _metrics(self._daemon, request)
 
     async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
         return _page()
@@ -326,10 +326,14 @@ class AdminPlane:
         return response
 
 
-def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:
-    """Everything that is measured, in the format that the caller prefers."""
+async def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:
+    """Everything that is measured, in the format that the caller prefers.
+
+    Read here, at one moment; written in a thread, since the text of many models is long.
+    """
     openmetrics = exposition.wants_openmetrics(request.headers.get("Accept"))
-    body = exposition.render(readings.read(daemon, clock.monotonic()), openmetrics=openmetrics)
+    reading = readings.read(daemon, clock.monotonic())
+    body = await asyncio.to_thread(exposition.render, reading, openmetrics=openmetrics)
     return answer(body, exposition.OPENMETRICS if openmetrics else exposition.TEXT)
 
 

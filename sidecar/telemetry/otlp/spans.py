@@ -2,19 +2,19 @@
 
 Written by the stable conventions of OpenTelemetry for HTTP, with the envelope and the verdict
 beside them. What a caller or an upstream wrote is shown redacted, as in the log; queries and
-headers are not shown at all.
+headers are not shown at all. What many spans have in common is encoded once, see `wire`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from sidecar import clock
 from sidecar.admin.status import shown_upstream
@@ -24,15 +24,15 @@ from sidecar.telemetry.bounds import code_label
 from sidecar.telemetry.instruments import NAMESPACE
 from sidecar.telemetry.lines import clean
 from sidecar.telemetry.observer import CallFinished, Ending, Fact, ending_of
-from sidecar.telemetry.otlp.values import SCOPE, fresh, kept, resource, text
-from sidecar.telemetry.trace import Attempt, CallTrace, Tracing
+from sidecar.telemetry.otlp.values import SCOPE, fresh, kept, pairs, resource, text
+from sidecar.telemetry.otlp.wire import field, ids
+from sidecar.telemetry.trace import CallTrace, Tracing
 
 METHODS: Final = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"}
 )
 """Methods that the conventions know; any other is `_OTHER`, so that nobody makes names up."""
 
-_SERVER, _CLIENT = Span.SpanKind.SPAN_KIND_SERVER, Span.SpanKind.SPAN_KIND_CLIENT
 _ERROR: Final = Status(code=Status.StatusCode.STATUS_CODE_ERROR)
 _LOCAL_PARENT, _REMOTE_PARENT = 0x100, 0x300
 """SpanFlags: whether the parent is remote is known, and whether it is."""
@@ -51,7 +51,7 @@ class Spans:
     """
 
     def __init__(
-        self, tracing: Tracing, upstream_of: Upstreams, put: Callable[[Span], None]
+        self, tracing: Tracing, upstream_of: Upstreams, put: Callable[[bytes], None]
     ) -> None:
         self._tracing = tracing
         self._upstream_of = upstream_of
@@ -82,79 +82,71 @@ class Spans:
         ahead = call.at - clock.monotonic()
         end = _nanoseconds(call.at)
         error = _error_of(call)
-        trace_id = bytes.fromhex(trace.trace_id)
-        span_id = bytes.fromhex(trace.span_id)
-        state = text(trace.state)
-        for number, attempt in enumerate(trace.attempts):
-            self._put(
-                self._client(call, attempt, number, trace_id, span_id, state, ahead, end, error)
-            )
-        method = call.method if call.method in METHODS else "HTTP"
-        route = f"/{call.provider}" if call.provider else ""
-        failed = call.status >= 500 or call.verdict is Verdict.FAILURE
-        self._put(
-            Span(
-                trace_id=trace_id,
-                span_id=span_id,
-                trace_state=state,
-                parent_span_id=bytes.fromhex(trace.parent_id),
-                flags=_REMOTE_PARENT | trace.flags if trace.parent_id else trace.flags | 0x100,
-                name=f"{method} {route}" if route else method,
-                kind=_SERVER,
-                start_time_unix_nano=end - _nanoseconds(call.duration),
-                end_time_unix_nano=end,
-                attributes=_server(call, route, error),
-                events=_events(call, trace, ahead),
-                status=_ERROR if failed else None,
-            )
+        trace_id, span_id = bytes.fromhex(trace.trace_id), bytes.fromhex(trace.span_id)
+        state = b"" if not trace.state else _state(text(trace.state))
+        if trace.attempts:
+            upstream = self._upstream_of(call.provider or "") or ""
+            for number, attempt in enumerate(trace.attempts):
+                problem = attempt.error if attempt.ended else error
+                constant = _client(
+                    upstream, call.method, call.path, attempt.status, number, problem
+                )
+                last = _nanoseconds(attempt.ended + ahead) if attempt.ended else end
+                start = _nanoseconds(attempt.begun + ahead)
+                own = bytes.fromhex(attempt.span_id)
+                flags = _LOCAL_PARENT | trace.flags
+                self._put(constant + ids(trace_id, own, span_id, start, last, flags) + state)
+        ending = ending_of(call)
+        constant = _server(
+            call.method,
+            call.provider,
+            call.path,
+            call.key,
+            call.model,
+            call.status,
+            call.decision,
+            call.verdict,
+            ending,
+            error,
+            call.would_refuse,
         )
-
-    def _client(
-        self,
-        call: CallFinished,
-        attempt: Attempt,
-        number: int,
-        trace_id: bytes,
-        parent_id: bytes,
-        state: str,
-        ahead: float,
-        end: int,
-        error: str | None,
-    ) -> Span:
-        last = attempt.ended is None
-        attributes = list(_to(self._upstream_of(call.provider or "") or ""))
-        attributes += (_method(call.method), kept("network.protocol.version", "1.1"))
-        base = shown_upstream(self._upstream_of(call.provider or "") or "")
-        attributes.append(kept("url.full", base.rstrip("/") + call.path))
-        if attempt.status is not None:
-            attributes.append(kept("http.response.status_code", attempt.status))
-        if number:
-            attributes.append(kept("http.request.resend_count", number))
-        problem = attempt.error if attempt.error is not None else error if last else None
-        if problem is not None:
-            attributes.append(kept("error.type", problem))
-        return Span(
-            trace_id=trace_id,
-            span_id=bytes.fromhex(attempt.span_id),
-            trace_state=state,
-            parent_span_id=parent_id,
-            flags=_LOCAL_PARENT | 1,
-            name=call.method if call.method in METHODS else "HTTP",
-            kind=_CLIENT,
-            start_time_unix_nano=_nanoseconds(attempt.begun + ahead),
-            end_time_unix_nano=end
-            if attempt.ended is None
-            else _nanoseconds(attempt.ended + ahead),
-            attributes=attributes,
-            status=_ERROR if problem is not None else None,
+        flags = trace.flags | (_REMOTE_PARENT if trace.parent_id else _LOCAL_PARENT)
+        start = end - _nanoseconds(call.duration)
+        parent = bytes.fromhex(trace.parent_id)
+        span = (
+            constant
+            + ids(trace_id, span_id, parent, start, end, flags)
+            + state
+            + _correlated(call.correlation_id)
         )
+        events = _events(call, trace, ahead)
+        attributes = [] if call.envelope is None else _envelope(call, call.envelope)
+        if events or attributes:
+            span += Span(events=events, attributes=attributes).SerializeToString()
+        self._put(span)
 
 
-def request(spans: Sequence[Span], who: Mapping[str, str]) -> bytes:
-    """One request for the collector."""
-    scope = ScopeSpans(scope=SCOPE, spans=spans)
-    found = ResourceSpans(resource=resource(who), scope_spans=[scope])
-    return bytes(ExportTraceServiceRequest(resource_spans=[found]).SerializeToString())
+def request(spans: Sequence[bytes], who: Mapping[str, str]) -> bytes:
+    """One request for the collector: the spans in their scope, the scope in its resource."""
+    scope = field(1, SCOPE.SerializeToString()) + b"".join(field(2, span) for span in spans)
+    return field(1, field(1, resource(who).SerializeToString()) + field(2, scope))
+
+
+@lru_cache(maxsize=256)
+def _state(state: str) -> bytes:
+    return bytes(Span(trace_state=state).SerializeToString())
+
+
+def _correlated(correlation_id: str) -> bytes:
+    """The one attribute that is different in each span; it is ASCII by construction."""
+    if _HEX_ID.fullmatch(correlation_id) is None:
+        # A caller's own: who puts a key there by mistake finds it nowhere.
+        correlation_id = clean(correlation_id)
+    return field(9, _CORRELATION + field(2, field(1, correlation_id.encode())))
+
+
+_HEX_ID: Final = re.compile(r"[0-9a-f]{32}")
+_CORRELATION: Final = field(1, f"{NAMESPACE}.correlation_id".encode())
 
 
 def _nanoseconds(seconds: float) -> int:
@@ -169,42 +161,84 @@ def _error_of(call: CallFinished) -> str | None:
     return None if ending in (Ending.ANSWERED, Ending.REPORTED) else ending.value
 
 
-def _server(call: CallFinished, route: str, error: str | None) -> list[KeyValue]:
-    attributes = [
-        _method(call.method),
-        kept("url.scheme", "http"),
-        kept("url.path", route + call.path),
-        kept("network.protocol.version", "1.1"),
-        kept(f"{NAMESPACE}.decision", call.decision),
-        fresh(f"{NAMESPACE}.correlation_id", call.correlation_id),
-        kept(f"{NAMESPACE}.ending", ending_of(call).value),
-    ]
-    if call.method not in METHODS:
-        attributes.append(kept("http.request.method_original", clean(call.method[:64])))
-    if route:
-        attributes += (kept("http.route", route), kept(f"{NAMESPACE}.provider", call.provider))
-    if call.status:
-        attributes.append(kept("http.response.status_code", call.status))
-    if call.key is not None:
-        attributes.append(kept(f"{NAMESPACE}.key", call.key))
-    if call.model is not None:
-        attributes.append(kept(f"{NAMESPACE}.model", call.model))
-    if call.verdict is not None:
-        attributes.append(kept(f"{NAMESPACE}.verdict", call.verdict.value))
-    if error is not None:
-        attributes.append(kept("error.type", error))
-    if call.would_refuse:
-        attributes.append(kept(f"{NAMESPACE}.would_refuse", True))  # noqa: FBT003 - a value
-    if call.envelope is not None:
-        attributes += _envelope(call, call.envelope)
-    return attributes
+@lru_cache(maxsize=4096)
+def _server(
+    method: str,
+    provider: str | None,
+    path: str,
+    key: str | None,
+    model: str | None,
+    status: int,
+    decision: str,
+    verdict: Verdict | None,
+    ending: Ending,
+    error: str | None,
+    would_refuse: bool,  # noqa: FBT001 - a cache knows no keywords
+) -> bytes:
+    """Everything of a server's span that is the same for many calls."""
+    route = f"/{provider}" if provider else ""
+    known = method if method in METHODS else "HTTP"
+    attributes = {
+        "http.request.method": method if method in METHODS else "_OTHER",
+        "http.request.method_original": None if method in METHODS else clean(method[:64]),
+        "url.scheme": "http",
+        "url.path": route + path,
+        "network.protocol.version": "1.1",
+        "http.route": route or None,
+        "http.response.status_code": status or None,
+        "error.type": error,
+        f"{NAMESPACE}.provider": provider,
+        f"{NAMESPACE}.decision": decision,
+        f"{NAMESPACE}.ending": ending.value,
+        f"{NAMESPACE}.key": key,
+        f"{NAMESPACE}.model": model,
+        f"{NAMESPACE}.verdict": None if verdict is None else verdict.value,
+        f"{NAMESPACE}.would_refuse": would_refuse or None,
+    }
+    span = Span(
+        name=f"{known} {route}" if route else known,
+        kind=Span.SpanKind.SPAN_KIND_SERVER,
+        attributes=pairs(attributes),
+        status=_ERROR if status >= 500 or verdict is Verdict.FAILURE else None,
+    )
+    return bytes(span.SerializeToString())
+
+
+@lru_cache(maxsize=4096)
+def _client(
+    upstream: str,
+    method: str,
+    path: str,
+    status: int | None,
+    number: int,
+    error: str | None,
+) -> bytes:
+    """Everything of a client's span that is the same for many calls."""
+    known = method if method in METHODS else "HTTP"
+    attributes = {
+        "http.request.method": method if method in METHODS else "_OTHER",
+        "http.request.method_original": None if method in METHODS else clean(method[:64]),
+        **_address(upstream),
+        "url.full": shown_upstream(upstream).rstrip("/") + path,
+        "network.protocol.version": "1.1",
+        "http.response.status_code": status,
+        "http.request.resend_count": number or None,
+        "error.type": error,
+    }
+    span = Span(
+        name=known,
+        kind=Span.SpanKind.SPAN_KIND_CLIENT,
+        attributes=pairs(attributes),
+        status=_ERROR if error is not None else None,
+    )
+    return bytes(span.SerializeToString())
 
 
 def _envelope(call: CallFinished, envelope: Envelope) -> list[KeyValue]:
     attributes = [
         kept(f"{NAMESPACE}.envelope.class", envelope.class_.value),
         kept(f"{NAMESPACE}.envelope.source", envelope.source.value),
-        kept(f"{NAMESPACE}.envelope.code", envelope.code),
+        kept(f"{NAMESPACE}.envelope.code", clean(envelope.code)),
         kept(f"{NAMESPACE}.envelope.retryable", envelope.retryable),
         fresh(f"{NAMESPACE}.envelope.message", clean(envelope.message)),
         kept(f"{NAMESPACE}.rule", clean(call.rule)),
@@ -259,22 +293,14 @@ def _events(call: CallFinished, trace: CallTrace, ahead: float) -> list[Span.Eve
     return events
 
 
-def _method(method: str) -> KeyValue:
-    return kept("http.request.method", method if method in METHODS else "_OTHER")
-
-
-@lru_cache(maxsize=1024)
-def _to(upstream: str) -> tuple[KeyValue, ...]:
+def _address(upstream: str) -> dict[str, str | int | None]:
     """The address of an upstream, as attributes."""
     if upstream.startswith("unix:"):
-        return (kept("server.address", upstream.removeprefix("unix:")),)
+        return {"server.address": upstream.removeprefix("unix:")}
     parts = urlsplit(upstream)
-    try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        port = 0
-    return (
-        kept("server.address", parts.hostname or ""),
-        kept("server.port", port),
-        kept("url.scheme", parts.scheme or "http"),
-    )
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {
+        "server.address": parts.hostname or "",
+        "server.port": port,
+        "url.scheme": parts.scheme or "http",
+    }
