@@ -25,6 +25,7 @@ from .scene import Api, Scene, provider
 
 HERE = Path(__file__).parent / "node"
 INSTALL_SECONDS = 180
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = [
     "--no-sandbox",
     "--disable-gpu",
@@ -41,7 +42,7 @@ WIDE, PHONE = (1280, 900), (390, 844)
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests here; it is gone before tests with a loop of their own run."""
-    found = shutil.which("chromium")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         need("Chromium is not installed: the status page cannot be looked at")
     with sync_playwright() as playwright:

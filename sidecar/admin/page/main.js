@@ -251,7 +251,8 @@ function hear(change) {
 
 async function listen() {
   for (;;) {
-    await follow(() => {
+    const allowed = byId("token").hidden;
+    if (allowed) await follow(() => {
       model.live = true;
       refreshSoon(); // what happened meanwhile was not heard
     }, hear);
