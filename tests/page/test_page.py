@@ -32,6 +32,27 @@ def live(page: Page) -> None:
     expect(page.locator("#link")).to_have_text("live")
 
 
+def note_states(page: Page) -> None:
+    """From here on the page remembers when a card showed a state first."""
+    page.evaluate(
+        """() => {
+            window.seen = {};
+            new MutationObserver(() => {
+                const word = document.querySelector(".card .tag")?.textContent;
+                if (word) window.seen[word] ??= Date.now();
+            }).observe(document.getElementById("cards"), {childList: true, subtree: true, characterData: true});
+        }"""
+    )
+
+
+def first_seen(page: Page, state: str) -> float:
+    return page.evaluate("state => window.seen[state]", state) / 1000
+
+
+def epoch(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
 # What a breaker does
 
 
@@ -40,17 +61,11 @@ def test_an_opening_is_shown_within_a_second(begin, look) -> None:
     page = look(scene)
     live(page)
     expect(page.locator("#calm")).to_be_visible()
-    page.evaluate(
-        """() => new MutationObserver(() => {
-            window.shown ??= document.querySelector(".card") ? Date.now() : undefined;
-        }).observe(document.getElementById("cards"), {childList: true})"""
-    )
+    note_states(page)
     scene.trip("gpt-x")
     expect(card(page, "openai/gpt-x")).to_contain_text("5 failures in a row")
-    shown = page.evaluate("window.shown") / 1000
     entry = scene.status()["providers"]["openai"]["breakers"]["openai/gpt-x"]
-    opened = datetime.fromisoformat(entry["opened_at"]).timestamp()
-    assert shown - opened < 1.0
+    assert first_seen(page, "open") - epoch(entry["opened_at"]) < 1.0
 
 
 def test_f163_it_counts_down_to_half_open_without_a_call_and_shows_the_recovery(
@@ -58,6 +73,8 @@ def test_f163_it_counts_down_to_half_open_without_a_call_and_shows_the_recovery(
 ) -> None:
     scene = begin()
     page = look(scene)
+    live(page)
+    note_states(page)
     scene.trip("gpt-x")
     shown = card(page, "openai/gpt-x")
     left = shown.locator(".left")
@@ -69,6 +86,8 @@ def test_f163_it_counts_down_to_half_open_without_a_call_and_shows_the_recovery(
     expect(shown.locator(".tag")).to_have_text("half-open")
     expect(shown).to_contain_text("the next call is its probe")
     expect(page).to_have_title("breaker-sidecar")
+    entry = scene.status()["providers"]["openai"]["breakers"]["openai/gpt-x"]
+    assert first_seen(page, "half-open") - epoch(entry["half_open_at"]) < 1.0
     del api.answers["gpt-x"]
     assert [scene.call("gpt-x") for _ in range(2)] == [200, 200]
     expect(page.locator("#calm")).to_be_visible()
