@@ -30,8 +30,11 @@ from sidecar.dependencies.guard import Dependencies
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
+from sidecar.telemetry.export import Export
 from sidecar.telemetry.failures import Failures
+from sidecar.telemetry.figures import Figures
 from sidecar.telemetry.observer import ConfigReloaded, Fault, Observer
+from sidecar.telemetry.readings import NoPacing, PacingSource
 from sidecar.telemetry.tally import Tally
 
 TICK = 0.5
@@ -96,10 +99,13 @@ class Daemon:
         self.config = config
         self.tally = Tally()
         self.failures = Failures()
+        self.figures = Figures((*config.providers, *config.dependencies))
+        self.pacing: PacingSource = NoPacing()
         self.log = logs.LogListener()
-        self.observer = Observer(self.tally, self.failures, self.log)
+        self.observer = Observer(self.tally, self.figures, self.failures, self.log)
+        self.exports = Export(self, os.environ)
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
-        self.plane = DataPlane(config, self.registry, self.observer)
+        self.plane = DataPlane(config, self.registry, self.observer, self.exports.tracing)
         self.dependencies = Dependencies(
             config.dependencies, self.registry, self.observer, self.plane.watch.network
         )
@@ -127,6 +133,14 @@ class Daemon:
     def network_down(self) -> bool:
         """Has this machine no way out?"""
         return self.plane.watch.network.down
+
+    def telemetry_failures(self) -> int:
+        """How often a part of the telemetry failed."""
+        return self.observer.failures
+
+    def log_losses(self) -> tuple[int, int]:
+        """Lines of the log that were dropped, and that were summed up."""
+        return logs.dropped(), self.log.suppressed
 
     async def reload(self) -> ReloadResult:
         """Reads the configuration again and takes it if it is good; never half of it."""
@@ -174,6 +188,7 @@ class Daemon:
         new = {**config.providers, **config.dependencies}
         self.plane.reconfigure(config)
         self.dependencies.configure(config.dependencies, clock.monotonic())
+        self.figures.configure((*config.providers, *config.dependencies))
         self.config = config
         self.config_error = None
         if config.log.level != old.log.level:
@@ -239,6 +254,7 @@ class Daemon:
             await self.close()
             raise
         self.listening = True
+        self.exports.start(self.observer)
         self._ticker = loop.create_task(self._tick())
         logs.event(
             "daemon.listening",
@@ -290,8 +306,11 @@ class Daemon:
     async def _tick(self) -> None:
         before = clock.wall() - clock.monotonic()
         told = 0.0
+        loop = asyncio.get_running_loop()
         while True:
+            due = loop.time() + TICK
             await asyncio.sleep(TICK)
+            self.figures.loop_delay.add(max(loop.time() - due, 0.0))
             now = clock.monotonic()
             self.registry.tick(now)
             if now - told >= STATUS_EVERY and self.manager.address is not None:
@@ -353,6 +372,7 @@ class Daemon:
         self.manager.close()
         if self.listening:
             logs.event("daemon.stopped")
+        await self.exports.close()
 
 
 def serve(options: Options) -> int:

@@ -57,6 +57,9 @@ class Call:
         out: the answer on its way.
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
+        first_content_at: when a stream said its first word, monotonic seconds; None before.
+        waited: seconds for which the call was held for its slot; None if it was not.
+        trace: its place in a trace; None while tracing is off.
         heard_at: when the upstream last sent a byte, monotonic seconds.
         repeats: what sends the request again; None where nothing does.
         settled: the breaker has been told.
@@ -74,14 +77,15 @@ class Call:
         "_signing",
         "_started",
         "_unreadable",
+        "_uploading",
         "_upstream_status",
         "_verdict",
-        "_waited",
         "_would_refuse",
         "admission",
         "classified",
         "connection",
         "decision",
+        "first_content_at",
         "heard_at",
         "incoming",
         "key",
@@ -92,6 +96,8 @@ class Call:
         "repeats",
         "runtime",
         "settled",
+        "trace",
+        "waited",
     )
 
     def __init__(
@@ -103,7 +109,6 @@ class Call:
     ) -> None:
         self._started = machine.monotonic()
         self._bulkhead: Bulkhead | None = None
-        self._waited = 0.0
         self._would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
@@ -114,6 +119,7 @@ class Call:
         self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
         self._signing: Signing | None = None
+        self._uploading = 0.0
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
         self.plane = plane
@@ -126,10 +132,13 @@ class Call:
         self.out = Outgoing(connection, http10=incoming.http10, keep=not incoming.ends_connection)
         self.classified: Classified | None = None
         self.decision = "forwarded"
+        self.first_content_at: float | None = None
         self.heard_at: float | None = None
         self.reclassified = False
         self.repeats: Repeats | None = None
         self.settled = False
+        self.waited: float | None = None
+        self.trace = plane.tracing.begin(incoming.raw, incoming.correlation_id)
 
     @property
     def correlation_id(self) -> str:
@@ -192,7 +201,10 @@ class Call:
             # A conversation names its model where it is opened: it has no body.
             self._model = model_in_query(found.query)
         if self._model is None:
+            begun = None if incoming.whole else machine.monotonic()
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
+            if begun is not None:
+                self._uploading = machine.monotonic() - begun
         if self._model is not None:
             self._model = shown_name(self._model, incoming.secrets)
         rest = found.rest
@@ -215,11 +227,20 @@ class Call:
     async def _send(self, runtime: Runtime, rest: str) -> None:
         incoming, plane = self.incoming, self.plane
         self._forwarding = forwarding = Forwarding(
-            runtime, incoming, rest, self.connection.clock, plane.loop, self._started, self._signing
+            runtime,
+            incoming,
+            rest,
+            self.connection.clock,
+            plane.loop,
+            self._started,
+            self._signing,
+            self.trace,
         )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
         self._upstream_status = answer.message.code
+        if self.trace is not None:
+            self.trace.attempts[-1].status = self._upstream_status
         if self.admission is not None:
             self.admission.first_byte(self._first_byte_at)
         network = plane.watch.network
@@ -280,7 +301,10 @@ class Call:
             # Taken away by a reload while this call was being read: no breaker is its own any more.
             self.key = f"{runtime.name}/{subject}"
             return
+        tracing = self.plane.tracing
+        tracing.current = self.trace
         admitted = self.plane.registry.admit(runtime.name, subject, machine.monotonic())
+        tracing.current = None
         self.key = admitted.key
         if isinstance(admitted, Refusal):
             self._refusal = admitted
@@ -305,7 +329,7 @@ class Call:
         try:
             await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
         finally:
-            self._waited = machine.monotonic() - since
+            self.waited = machine.monotonic() - since
         self._bulkhead = bulkhead
         self._admit(runtime)
 
@@ -342,7 +366,10 @@ class Call:
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
         if self.admission is not None:
+            tracing = self.plane.tracing
+            tracing.current = self.trace
             self.admission.settle(outcome, machine.monotonic())
+            tracing.current = None
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
@@ -568,10 +595,13 @@ class Call:
             self._bulkhead.leave()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
-        classified = self.classified
+        classified, forwarding, started = self.classified, self._forwarding, self._started
         if self.repeats is not None:
             self.repeats.ended()
             self.repeats = None
+        overhead = forwarding.overhead if forwarding is not None else None
+        if overhead is not None:
+            overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
@@ -587,14 +617,18 @@ class Call:
                 verdict=None if self.decision in replies.LOCAL else self._verdict,
                 rule=classified.rule if classified else "",
                 correlation_id=self.correlation_id,
-                duration=now - self._started,
-                first_byte=self._first_byte_at - self._started if self._first_byte_at else None,
+                duration=now - started,
+                first_byte=self._first_byte_at - started if self._first_byte_at else None,
                 reclassified=self.reclassified,
                 would_refuse=self._would_refuse
                 or (self.admission is not None and self.admission.would_refuse is not None),
-                waited=self._waited,
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
+                attempts=forwarding.attempts if forwarding is not None else 0,
+                first_content=self.first_content_at - started if self.first_content_at else None,
+                overhead=overhead,
+                waited=self.waited,
+                trace=self.trace,
             )
         )

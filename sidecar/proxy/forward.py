@@ -17,6 +17,7 @@ from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.runtime import Runtime
 from sidecar.proxy.signing import Signing
 from sidecar.proxy.sigv4 import REPLACED
+from sidecar.telemetry.trace import CallTrace
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Sent once more when a reused connection turns out to be dead; nothing else ever is."""
@@ -33,9 +34,13 @@ class Forwarding:
         loop: the running loop.
         started: when the call began, monotonic seconds.
         signing: signs the request; None where nothing does.
+        trace: the call's place in a trace; None while it has none.
 
     Attributes:
+        attempts: requests for which a connection was sought.
         exchange: the connection in use; None before there is one.
+        overhead: seconds of the daemon's own before the request first left, with what `Call` waited
+            for before; None before.
         sent_at: when the request had left, monotonic seconds; None before.
     """
 
@@ -47,9 +52,13 @@ class Forwarding:
         "_signing",
         "_started",
         "_total",
+        "_trace",
         "_upload",
+        "_waiting",
+        "attempts",
         "clock",
         "exchange",
+        "overhead",
         "sent_at",
     )
 
@@ -62,6 +71,7 @@ class Forwarding:
         loop: asyncio.AbstractEventLoop,
         started: float,
         signing: Signing | None,
+        trace: CallTrace | None = None,
     ) -> None:
         self._runtime = runtime
         self._incoming = incoming
@@ -70,7 +80,11 @@ class Forwarding:
         self._signing = signing
         self._started = started
         self._total: asyncio.TimerHandle | None = None
+        self._trace = trace
         self._upload: asyncio.Task[None] | None = None
+        self._waiting = 0.0
+        self.attempts = 0
+        self.overhead: float | None = None
         self.exchange: Exchange | None = None
         self.clock = clock
         clock.begin(self._interrupt)
@@ -86,7 +100,9 @@ class Forwarding:
         """
         incoming = self._incoming
         if self._signing is not None:
+            begun = machine.monotonic()
             self._signing.payload = await incoming.hold()
+            self._waiting += machine.monotonic() - begun
         again = incoming.method in SAFE_METHODS and incoming.whole
         exchange = await self._open(fresh=False)
         try:
@@ -98,11 +114,21 @@ class Forwarding:
             self._runtime.upstream.drop_idle()
             if not again:
                 raise
+            if self._trace is not None:
+                last = self._trace.attempts[-1]
+                last.ended, last.error = machine.monotonic(), failure.code
         exchange.close()
         return await self._ask(await self._open(fresh=True))
 
     async def _open(self, *, fresh: bool) -> Exchange:
-        connection = await self._runtime.upstream.connect(fresh=fresh)
+        begun = machine.monotonic()
+        self.attempts += 1
+        if self._trace is not None:
+            self._trace.attempt(begun)
+        try:
+            connection = await self._runtime.upstream.connect(fresh=fresh)
+        finally:
+            self._waiting += machine.monotonic() - begun
         self.exchange = Exchange(
             connection,
             head_only=self._incoming.method == "HEAD",
@@ -118,6 +144,10 @@ class Forwarding:
             self._total = self._loop.call_later(max(left, 0), self._interrupt, failure)
         incoming = self._incoming
         self.sent_at = machine.monotonic()
+        if self.overhead is None:
+            self.overhead = self.sent_at - self._started - self._waiting
+        if self._trace is not None:
+            self._trace.attempts[-1].sent = self.sent_at
         try:
             exchange.write(self._head() + incoming.framed(incoming.body, last=incoming.whole))
         except ConnectionResetError as error:
@@ -143,6 +173,11 @@ class Forwarding:
                 incoming.method, target, upstream.authority, incoming.raw, named, replaced
             )
             named = {*named, *REPLACED}
+        if self._trace is not None:
+            # In place of the caller's, however often and however spelt it came: there is never two.
+            replaced = (*replaced, (b"traceparent", self._trace.header(self._trace.attempts[-1])))
+            if not self._trace.state:
+                named = {*named, b"tracestate"}
         lines = headers.request_lines(incoming.raw, upstream.authority, replaced, named)
         if incoming.upgrades:
             lines.append(headers.UPGRADE)

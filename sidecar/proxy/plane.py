@@ -31,6 +31,7 @@ from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.network_watch import NetworkWatch
 from sidecar.proxy.runtime import Runtime, breakers_of
 from sidecar.telemetry.observer import Observer
+from sidecar.telemetry.trace import Tracing
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -45,6 +46,7 @@ class DataPlane:
         config: the configuration in force.
         registry: the breakers; configured here, since it follows the providers and dependencies.
         observer: hears of every finished call.
+        tracing: gives calls their places in traces; by default none.
 
     Attributes:
         runtimes: the providers by name.
@@ -54,11 +56,18 @@ class DataPlane:
         generic: the dialect for answers that concern no provider.
     """
 
-    def __init__(self, config: Config, registry: Registry, observer: Observer) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        observer: Observer,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.config = config
         self.registry = registry
         self.observer = observer
+        self.tracing = tracing or Tracing()
         self.runtimes = {
             name: Runtime(provider, self.loop) for name, provider in config.providers.items()
         }

@@ -16,6 +16,7 @@ import msgspec
 from sidecar.breaker.model import Transition
 from sidecar.breaker.network import NetworkChange
 from sidecar.envelope.model import Envelope, RawMaker, Verdict
+from sidecar.telemetry.trace import CallTrace
 
 __all__ = [
     "LOCAL_REFUSALS",
@@ -93,10 +94,16 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first_byte: seconds from the request's head to the upstream's first byte; None without one.
         reclassified: the upstream's status was not one of its class's own.
         would_refuse: the breaker would have refused, had it been enforced.
-        waited: seconds that the call waited for a place here before it was sent.
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
         upstream_request_id: the upstream's own id of the call, where an error gave one.
         look: makes the `raw` that the envelope leaves out.
+        attempts: requests that were sent to the upstream, or for which a connection was sought.
+        first_content: seconds from the request's head to the first meaningful event of a stream;
+            None without one.
+        overhead: seconds that the daemon itself took before the request left; None where it never
+            did.
+        waited: seconds for which the call was held for its slot or place; None if it was not.
+        trace: its span and what happened on its way; None while tracing is off.
     """
 
     at: float
@@ -116,10 +123,14 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     first_byte: float | None = None
     reclassified: bool = False
     would_refuse: bool = False
-    waited: float = 0.0
     ending: Ending | None = None
     upstream_request_id: str | None = None
     look: RawMaker | None = None
+    attempts: int = 0
+    first_content: float | None = None
+    overhead: float | None = None
+    waited: float | None = None
+    trace: CallTrace | None = None
 
 
 class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
