@@ -283,7 +283,7 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
             process.signal(signal.SIGTERM)
             assert await process.exit_code(10) == 0
             took = time.monotonic() - begun
-            assert took < 3, took
+        assert took < 3, took
             lines = process.lines()
         finally:
             await process.end()
@@ -295,9 +295,8 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
                     and one["signal"] == signal_]  # fmt: skip
             assert len(told) <= 1
         lost = {one["signal"]: one["count"] for one in lines if one["event"] == "telemetry.lost"}
-        dropped = re.search(r'telemetry_dropped_total\{signal="traces"\} (\d+)', text)
-        assert dropped is not None
-        assert int(dropped[1]) + lost.get("traces", 0) >= 1_000
+        assert lost["traces"] == 1_000
+        assert "breaker_sidecar_telemetry_dropped_total" in text
         assert not [one for one in lines if one["event"] in ("fault", "listener.failed")]
 
 
