@@ -37,8 +37,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
-from pybreaker import CircuitBreaker, CircuitBreakerListener, CircuitBreakerState
-
+from sidecar.breaker.cell import CircuitBreaker, CircuitBreakerListener, CircuitBreakerState
 from sidecar.breaker.evidence import Evidence, words
 from sidecar.breaker.model import (
     Cause,

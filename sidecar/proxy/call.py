@@ -138,7 +138,7 @@ class Call:
         self.repeats: Repeats | None = None
         self.settled = False
         self.waited: float | None = None
-        self.trace = plane.tracing.begin(incoming.raw, incoming.correlation_id)
+        self.trace = plane.tracing.begin(incoming.raw, incoming.named, incoming.correlation_id)
 
     @property
     def correlation_id(self) -> str:

@@ -173,12 +173,13 @@ class Forwarding:
                 incoming.method, target, upstream.authority, incoming.raw, named, replaced
             )
             named = {*named, *REPLACED}
-        if self._trace is not None:
-            # In place of the caller's, however often and however spelt it came: there is never two.
-            replaced = (*replaced, (b"traceparent", self._trace.header(self._trace.attempts[-1])))
-            if not self._trace.state:
-                named = {*named, b"tracestate"}
+        trace = self._trace
+        if trace is not None:
+            # Ours in place of the caller's, however often and however spelt: there are never two.
+            named = trace.stops(incoming.named, named)
         lines = headers.request_lines(incoming.raw, upstream.authority, replaced, named)
+        if trace is not None:
+            lines.append(b"traceparent: %b\r\n" % trace.header(trace.attempts[-1]))
         if incoming.upgrades:
             lines.append(headers.UPGRADE)
         return b"".join(

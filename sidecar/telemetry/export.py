@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sidecar.telemetry.otlp.batches import Batches
     from sidecar.telemetry.otlp.points import Meter
 
-CLOSING: Final = 1.5
+CLOSING: Final = 1.0
 """Seconds for what is left at the exit; a collector that takes longer loses it."""
 
 
@@ -171,7 +171,6 @@ class Export:
         """Send what is left, for a short time at most."""
         if self._handler is not None:
             logging.getLogger().removeHandler(self._handler)
-        before = dict(self.dropped)
         try:
             async with asyncio.timeout(CLOSING):
                 if self._metrics is not None:
@@ -182,8 +181,7 @@ class Export:
                 await asyncio.gather(*(one.close() for one in self._batches.values()))
         except TimeoutError:
             pass
-        lost = {signal: count - before.get(signal, 0) for signal, count in self.dropped.items()}
-        for signal, count in lost.items():
+        for signal, count in self.dropped.items():
             if count:
                 logs.event("telemetry.lost", level=logging.WARNING, signal=signal, count=count)
 

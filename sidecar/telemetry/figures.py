@@ -21,8 +21,10 @@ from sidecar.telemetry.observer import (
     CallFinished,
     ConfigReloaded,
     DependencyCalled,
+    Ending,
     Fact,
     Fault,
+    ending_of,
 )
 
 _VERDICT: Final = {verdict: place for place, verdict in enumerate(Verdict)}
@@ -84,6 +86,7 @@ class ProviderFigures:
         "attempts",
         "codes",
         "duration",
+        "endings",
         "envelopes",
         "first_byte",
         "first_content",
@@ -103,6 +106,7 @@ class ProviderFigures:
         }
         self.codes: dict[tuple[str, str, str], int] = {}
         self.reclassified = dict.fromkeys(instruments.CLASSES, 0)
+        self.endings = dict.fromkeys(instruments.ENDINGS, 0)
         self.refused = dict.fromkeys(instruments.REFUSALS, 0)
         self.would_refuse = 0
         self.attempts = 0
@@ -182,6 +186,7 @@ class Figures:
         figures = self.named.get(provider)
         if figures is None:
             return  # a reload took it away meanwhile
+        figures.endings[ending_of(call)] += 1
         verdict = call.verdict
         if verdict is None:
             decision = call.decision
@@ -222,6 +227,7 @@ class Figures:
         if call.verdict is None:
             figures.refused[call.decision] = figures.refused.get(call.decision, 0) + 1
         elif call.decision != EXPIRED:
+            figures.endings[Ending.REPORTED] += 1
             figures.subjects[""].verdicts[_VERDICT[call.verdict]] += 1
             figures.duration.add(call.duration)
         if call.envelope is not None:

@@ -14,7 +14,7 @@ import msgspec
 
 from sidecar.breaker.model import Cause, State, UpstreamVerdict
 from sidecar.envelope.model import ErrorClass, Source, Verdict
-from sidecar.telemetry.observer import LOCAL_REFUSALS
+from sidecar.telemetry.observer import LOCAL_REFUSALS, Ending
 
 NAMESPACE = "breaker_sidecar"
 
@@ -24,6 +24,7 @@ CLASSES = tuple(class_.value for class_ in ErrorClass)
 SOURCES = tuple(source.value for source in Source)
 CAUSES = tuple(cause.value for cause in Cause)
 REFUSALS = tuple(sorted(LOCAL_REFUSALS))
+ENDINGS = tuple(ending.value for ending in Ending)
 HEALTH = tuple(verdict.value for verdict in UpstreamVerdict)
 RELOADS = ("taken", "refused")
 FAULTS = ("admin", "breaker", "classify", "loop", "proxy", "telemetry", "other")
@@ -50,6 +51,7 @@ LABELS = {
     "reason": "why a breaker moved",
     "enforced": "whether the mode lets the breaker refuse",
     "decision": "why the daemon answered itself",
+    "ending": "how a call ended, seen from outside; `reported` by the agent that made it itself",
     "class": "class of the envelope",
     "source": "source of the envelope",
     "code": "code of the envelope: the project's own words, statuses, codes that the dialects know,"
@@ -163,6 +165,10 @@ PROVIDER_VERDICT = _own(
 CALLS = _own(
     "calls", _C, "{call}", (*_BREAKER, "verdict"),
     "Calls that are over and that a breaker heard of; reports of dependencies too",
+)  # fmt: skip
+ENDED = _own(
+    "calls.ended", _C, "{call}", ("provider", "ending"),
+    "Calls by how they ended; one that its caller left is neither an error nor a success",
 )  # fmt: skip
 IN_FLIGHT = _own(
     "calls.in_flight", _G, "{call}", ("provider",), "Calls that have begun and not ended"
@@ -307,7 +313,7 @@ STARTED = Instrument(
 
 INSTRUMENTS: tuple[Instrument, ...] = (
     BREAKER_STATE, BREAKER_ENFORCED, BREAKER_TRANSITIONS, BREAKER_OPEN_TIME, BREAKER_RETRY_AFTER,
-    BREAKER_WINDOW, BREAKER_RUN, BREAKER_PROBES, PROVIDER_VERDICT, CALLS, IN_FLIGHT, REFUSED,
+    BREAKER_WINDOW, BREAKER_RUN, BREAKER_PROBES, PROVIDER_VERDICT, CALLS, ENDED, IN_FLIGHT, REFUSED,
     WOULD_REFUSE, ENVELOPES, CODES, RECLASSIFIED, ATTEMPTS, FIRST_BYTE, FIRST_CONTENT, DURATION,
     OVERHEAD, SHEDDING_STATE, SHEDDING_RATE, SHEDDING_QUEUE, SHEDDING_WAIT, QUOTA, PERMITS_EXPIRED,
     NETWORK, RELOADS_DONE, RELOAD_GOOD, CONFIG, GENERATION, BUILD, FAULTS_SEEN, LISTENER_FAILURES,

@@ -198,6 +198,7 @@ def _of_provider(samples: dict[str, list[Sample]], name: str, own: ProviderFigur
         for verdict, count in zip(of.VERDICTS, subject.verdicts, strict=True):
             calls.append(((name, label, verdict), count))
     for instrument, counts in (
+        (of.ENDED, own.endings),
         (of.REFUSED, own.refused),
         (of.RECLASSIFIED, own.reclassified),
     ):

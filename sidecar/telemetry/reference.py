@@ -15,6 +15,7 @@ _VALUES = {
     "reason": ", ".join(f"`{word}`" for word in of.CAUSES),
     "enforced": "`true`, `false`",
     "decision": ", ".join(f"`{word}`" for word in of.REFUSALS),
+    "ending": ", ".join(f"`{word}`" for word in of.ENDINGS),
     "class": ", ".join(f"`{word}`" for word in of.CLASSES),
     "source": ", ".join(f"`{word}`" for word in of.SOURCES),
     "result": ", ".join(f"`{word}`" for word in of.RELOADS),

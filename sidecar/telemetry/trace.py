@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any, Final
 
 _TRACEPARENT: Final = re.compile(
@@ -24,7 +24,7 @@ _LONGEST: Final = 512  # characters of a tracestate, by the specification
 _MOST_EVENTS: Final = 32
 _ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell spans apart, they guard nothing
 
-RawHeaders = Any
+RawHeaders = Sequence[tuple[bytes, bytes]]
 Sampling = Callable[[str, bool | None], bool]
 """From the trace id, and whether the caller's span is sampled (None without one)."""
 
@@ -87,6 +87,19 @@ class CallTrace:
         self.attempts.append(one)
         return one
 
+    def stops(self, present: Container[bytes], named: Collection[bytes]) -> Collection[bytes]:
+        """Which headers of the caller do not pass: its own place in the trace, if it has one here.
+
+        Args:
+            present: the names of the caller's headers, in lower case.
+            named: those that do not pass in any case.
+        """
+        if b"traceparent" in present:
+            named = {*named, b"traceparent"}
+        if not self.state and b"tracestate" in present:
+            named = {*named, b"tracestate"}
+        return named
+
     def header(self, attempt: Attempt) -> bytes:
         """The `traceparent` for the upstream."""
         return f"00-{self.trace_id}-{attempt.span_id}-{self.flags:02x}".encode()
@@ -114,43 +127,50 @@ class Tracing:
         self.sampling = sampling
         self.current: CallTrace | None = None
 
-    def begin(self, raw: RawHeaders, correlation_id: str) -> CallTrace | None:
+    def begin(
+        self, raw: RawHeaders, named: Mapping[bytes, bytes], correlation_id: str
+    ) -> CallTrace | None:
         """See `begin`; None while tracing is off."""
-        return None if self.sampling is None else begin(raw, correlation_id, self.sampling)
+        return None if self.sampling is None else begin(raw, named, correlation_id, self.sampling)
 
 
-def begin(raw: RawHeaders, correlation_id: str, sampling: Sampling) -> CallTrace | None:
+def begin(
+    raw: RawHeaders, named: Mapping[bytes, bytes], correlation_id: str, sampling: Sampling
+) -> CallTrace | None:
     """The place of a call in a trace; None if it is not sampled: then its headers pass untouched.
 
     Args:
         raw: the header lines of the request.
+        named: the first of each, by its lower-case name.
         correlation_id: becomes the trace id where the call has none and it can be one, so that
             both can be searched for.
         sampling: decides.
     """
-    parents: list[bytes] = []
-    states: list[bytes] = []
-    for name, value in raw:
-        length = len(name)
-        if length == 11 and name.lower() == b"traceparent":
-            parents.append(value)
-        elif length == 10 and name.lower() == b"tracestate":
-            states.append(value)
-    if len(parents) == 1:
-        found = _TRACEPARENT.fullmatch(parents[0].strip())
+    own = _HEX_ID.fullmatch(correlation_id) and correlation_id.strip("0")
+    if b"traceparent" in named:
+        found = _only(raw, b"traceparent")
         if found is not None and _is_valid(found):
             trace_id, parent_id = found[2].decode(), found[3].decode()
             flags = int(found[4], 16) & 0x03
             if not sampling(trace_id, bool(flags & _SAMPLED)):
                 return None
-            state = b",".join(states).decode("latin-1")[: _LONGEST + 1]
-            return CallTrace(
-                trace_id, parent_id, flags | _SAMPLED, state if len(state) <= _LONGEST else ""
-            )
-    # Not where a broken header stands: the id may have been taken from that very header.
-    own = not parents and _HEX_ID.fullmatch(correlation_id) and correlation_id.strip("0")
+            return CallTrace(trace_id, parent_id, flags | _SAMPLED, _state(raw))
+        # The correlation id may have been taken from that very header.
+        own = None
     trace_id = correlation_id if own else f"{_ids.getrandbits(128) or 1:032x}"
     return CallTrace(trace_id, "", _SAMPLED, "") if sampling(trace_id, None) else None
+
+
+def _only(raw: RawHeaders, wanted: bytes) -> re.Match[bytes] | None:
+    """The one header of a name, read; None if there are several, or it cannot be read."""
+    values = [value for name, value in raw if name.lower() == wanted]
+    return _TRACEPARENT.fullmatch(values[0].strip()) if len(values) == 1 else None
+
+
+def _state(raw: RawHeaders) -> str:
+    values = [value for name, value in raw if name.lower() == b"tracestate"]
+    state = b",".join(values).decode("latin-1")
+    return state if len(state) <= _LONGEST else ""
 
 
 def _is_valid(found: re.Match[bytes]) -> bool:

@@ -129,6 +129,9 @@ async def test_what_calls_come_to_is_counted(start, upstream) -> None:
     assert not [pairs for _, pairs in found if any("4711" in text for _, text in pairs)]
     assert value(found, coded, code="other", class_="rate_limit", **up) == 1
     assert value(found, P + "calls_in_flight", **up) == 0
+    ended = P + "calls_ended_total"
+    assert value(found, ended, ending="refused", **up) == 3
+    assert value(found, ended, ending="answered", **up) == upstream.hits
     sent = upstream.hits
     assert value(found, P + "upstream_attempts_total", **up) == sent
     for name in ("upstream_duration", "upstream_first_byte_duration", "overhead_duration"):

@@ -7,6 +7,8 @@ import json
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import answer, says
 from tests.telemetry.collector import Collector, Sink, attributes, exporting
 
-from .process import Process
+from .process import ROOT, Process
 from .scene import CHAT, DONE, JSON, STREAM_HEAD, admin, ask, base, chunk, delta, error, until
 
 OWN = "breaker_sidecar."
@@ -281,7 +283,7 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
             process.signal(signal.SIGTERM)
             assert await process.exit_code(10) == 0
             took = time.monotonic() - begun
-            assert took < 3, took
+            assert took < 2, took
             lines = process.lines()
         finally:
             await process.end()
@@ -293,24 +295,22 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
                     and one["signal"] == signal_]  # fmt: skip
             assert len(told) <= 1
         lost = {one["signal"]: one["count"] for one in lines if one["event"] == "telemetry.lost"}
-        dropped = re.search(r'telemetry_dropped_total\{signal="traces"\} (\d+)', text)
-        assert dropped is not None
-        assert int(dropped[1]) + lost.get("traces", 0) >= 1_000
+        assert lost["traces"] == 1_000
+        assert "breaker_sidecar_telemetry_dropped_total" in text
         assert not [one for one in lines if one["event"] in ("fault", "listener.failed")]
 
 
-async def test_nothing_is_loaded_and_nothing_sent_without_an_endpoint(tmp_path, upstream) -> None:
-    process = Process(tmp_path / "p", {"up": base(upstream.url)})
-    try:
-        await process.listening()
-        await call(process.port, "/up/x", "GET")
-        maps = Path(f"/proc/{process.popen.pid}/maps")
-        if maps.exists():
-            loaded = maps.read_text()
-            assert "google/_upb" not in loaded
-            assert "grpc" not in loaded
-    finally:
-        await process.end()
+def test_nothing_is_loaded_without_an_endpoint() -> None:
+    """Nor by anybody else: pybreaker would load Redis's client, and that one OpenTelemetry."""
+    code = (
+        "import sys, sidecar.daemon, sidecar.cli.serve\n"
+        "heavy = {'opentelemetry', 'google', 'grpc', 'requests', 'redis', 'rich'}\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & heavy))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
 
 
 async def test_settings_are_the_standard_ones(start, upstream, sink, log, monkeypatch) -> None:
