@@ -46,7 +46,7 @@ def test_a_swapped_link_is_noticed(tmp_path):
     watch.note([volume.path()])
     assert watch.changes() == {}
     # The same bytes and the same time of change: another file all the same.
-    before = os.stat(volume.path())
+    before = Path(volume.path()).stat()
     volume.write(breakers=FILE)
     os.utime(volume.path(), ns=(before.st_atime_ns, before.st_mtime_ns))
     assert set(watch.changes()) == {volume.path()}
