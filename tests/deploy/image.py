@@ -89,11 +89,12 @@ def install(tree: Path, source: Path) -> None:
         'mkdir -p /opt/breaker-sidecar && mount --bind "$1" /opt/breaker-sidecar'
         ' && exec "$2/container/install.sh" "$2"'
     )
-    subprocess.run(
+    done = subprocess.run(
         ["unshare", "--mount", "sh", "-ec", script, "sh", tree / "opt/breaker-sidecar", source],
         env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)},
-        check=True, capture_output=True, timeout=LIMIT,
+        check=False, capture_output=True, text=True, timeout=LIMIT,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def copy_source(target: Path) -> Path:
@@ -165,7 +166,7 @@ class Container:
                  str(tree), *command],
                 env={
                     "PATH": "/opt/breaker-sidecar/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-                    "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", 
+                    "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1",
                     "CONFIG": str(config or ""),
                     **environ,
                 },

@@ -140,8 +140,8 @@ def test_the_lock_holds_what_the_project_needs():
     assert needed <= locked
 
 
-def test_the_tree_is_small_and_has_no_shell(tree, record_property):
-    record_property("MiB", image.size(tree) // MIB)
+def test_the_tree_is_small_and_has_no_shell(tree, record_testsuite_property):
+    record_testsuite_property("MiB of the image", image.size(tree) // MIB)
     assert image.size(tree) < 150 * MIB
     for shell in ("sh", "bash", "dash"):
         assert not (tree / "usr/bin" / shell).exists()
@@ -199,7 +199,7 @@ def test_it_listens_on_loopback_unless_told(container, tmp_path):
     plain = container("check", "--print", config=folder)
     assert plain.popen.wait(image.LIMIT) == 0
     shown = yaml.safe_load(plain.log.read_text())
-    assert (shown["listen"], shown["admin"]["listen"]) == (["localhost:7600"], ["localhost:7601"])
+    assert (shown["listen"], shown["admin"]["listen"]) == ("localhost:7600", "localhost:7601")
     told = container("serve", "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0")
     assert listening(told)["listen"][0].startswith("0.0.0.0:")
 
