@@ -289,7 +289,7 @@ def documented() -> Iterator[tuple[str, str, Any]]:
 _HEAD = """\
 # breaker-sidecar
 
-<!-- Written by `python -m helm.generate`. Change values.yaml or helm/generate.py, not this page. -->
+<!-- Written by `python -m helm.generate`. Change values.yaml or that script, not this page. -->
 
 A circuit breaker beside every agent, as a sidecar of its pod. It needs Kubernetes 1.29 and no
 rights in the cluster. Nothing outside the pod can call it; the kubelet and Prometheus reach one
