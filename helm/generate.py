@@ -69,15 +69,18 @@ def template(helm: str, values: Path | None = None, *options: str, release: str 
 
 # -- the default configuration ----------------------------------------------------------------
 
-_ADMIN = re.compile(r"^(admin:\n  listen: .*\n)", re.MULTILINE)
+_LISTENERS = re.compile(r"^listen: .*\nadmin:\n  listen: .*\n", re.MULTILINE)
 
 
 def default_config() -> str:
-    """The shipped breakers.yaml as it may stand in a pod: nobody steers it from within."""
-    note = "  mutations: false         # the agent shares the loopback of its sidecar\n"
-    text, count = _ADMIN.subn(rf"\1{note}", SHIPPED.read_text(encoding="utf-8"))
+    """The shipped breakers.yaml as it may stand in a pod.
+
+    The chart says where the daemon listens, and nobody steers it from within.
+    """
+    admin = "admin:\n  mutations: false         # the agent shares the loopback of its sidecar\n"
+    text, count = _LISTENERS.subn(admin, SHIPPED.read_text(encoding="utf-8"))
     if count != 1:
-        raise ValueError("the shipped breakers.yaml has no admin section to add to")
+        raise ValueError("the shipped breakers.yaml no longer begins with its listeners")
     return text
 
 

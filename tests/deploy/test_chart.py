@@ -56,7 +56,7 @@ def render(helm, tmp_path_factory):
         if isinstance(values, Path):
             file = values
         else:
-            file.write_text(json.dumps(values or {}))
+            file.write_text(json.dumps(values or {}, ensure_ascii=False))
         done = subprocess.run(
             [helm, "template", "agent", str(chart), "--namespace", "agents", "--kube-version", kube,
              "--values", str(file), *options],
@@ -294,7 +294,7 @@ MISTYPED = [
     ({"rollOnConfigChange": "yes"}, "/rollOnConfigChange"),
     ({"config": []}, "/config"),
     ({"config": {"providers": {}}}, "/config/providers"),
-    ({"config": {"providers": {"A b": {"upstream": "https://x"}}}}, "/config/providers"),
+    ({"config": {"providers": {"A b": {"upstream": "https://x"}}}}, "'A b' does not match"),
     ({"config": {"providers": {"a": {"upstream": "https://x", "breaker": {"open_for": "soon"}}}}}, "open_for"),
     ({"config": {"providers": {"a": {"upstream": "https://x", "breaker": {"failure_ratio": 2}}}}}, "failure_ratio"),
     ({"config": {"providers": {"a": {"upstream": "https://x", "mode": False}}}}, "mode"),
@@ -351,7 +351,7 @@ def test_every_mistake_is_told_at_once(render):
 def test_an_older_cluster_is_told_so(render):
     with pytest.raises(Refused, match=r"Kubernetes 1\.36, or 1\.34"):
         render({"injection": {"enabled": True}}, kube="1.33.0")
-    with pytest.raises(Refused, match="1.29"):
+    with pytest.raises(Refused, match=r"1\.29"):
         render(kube="1.28.0")
     found = render({"injection": {"enabled": True}}, kube="1.34.2")
     (policy,) = kind(found, "MutatingAdmissionPolicy")
@@ -568,7 +568,7 @@ some_values = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=40,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -577,7 +577,11 @@ def test_any_values_render_soundly_or_are_refused_in_words(render, tmp_path_fact
     try:
         found = render(values)
     except Refused as refused:
-        assert "These values do not go together" in str(refused), refused
+        said = str(refused)
+    else:
+        said = ""
+    if said:
+        assert "These values do not go together" in said
         return
     validate(found, MIDDLE)
     for pod in pods(found):

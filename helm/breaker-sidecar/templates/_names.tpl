@@ -21,15 +21,15 @@ this one as a dependency `index .Subcharts "breaker-sidecar"`.
 {{- end }}
 
 {{- define "breaker-sidecar.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "breaker-sidecar.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "breaker-sidecar.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "breaker-sidecar.labels" -}}
 helm.sh/chart: {{ printf "breaker-sidecar-%s" .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "breaker-sidecar.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 
 {{- define "breaker-sidecar.configMapName" -}}

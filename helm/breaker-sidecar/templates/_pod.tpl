@@ -19,7 +19,7 @@ metadata:
 spec:
   automountServiceAccountToken: false
   {{- with $w.serviceAccountName }}
-  serviceAccountName: {{ . }}
+  serviceAccountName: {{ . | quote }}
   {{- end }}
   {{- with $w.imagePullSecrets }}
   imagePullSecrets:
@@ -61,7 +61,7 @@ spec:
 {{- define "breaker-sidecar.agent" -}}
 {{- $agent := .Values.workload.agent -}}
 - name: agent
-  image: {{ include "breaker-sidecar.image" (dict "image" $agent.image "default" "") }}
+  image: {{ include "breaker-sidecar.image" (dict "image" $agent.image "default" "") | quote }}
   imagePullPolicy: {{ $agent.image.pullPolicy }}
   envFrom:
     {{- include "breaker-sidecar.envFrom" . | nindent 4 }}

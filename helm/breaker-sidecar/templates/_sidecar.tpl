@@ -7,7 +7,7 @@ depends on it, the policy of injection, the kustomize component.
 {{/* The container, as an item of `initContainers` (native) or `containers` (classic). */}}
 {{- define "breaker-sidecar.container" -}}
 - name: breaker-sidecar
-  image: {{ include "breaker-sidecar.image" (dict "image" .Values.image "default" .Chart.AppVersion) }}
+  image: {{ include "breaker-sidecar.image" (dict "image" .Values.image "default" .Chart.AppVersion) | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   {{- if eq .Values.mode "native" }}
   restartPolicy: Always
@@ -72,11 +72,11 @@ depends on it, the policy of injection, the kustomize component.
 {{- define "breaker-sidecar.volumes" -}}
 - name: breaker-sidecar-config
   configMap:
-    name: {{ include "breaker-sidecar.configMapName" . }}
+    name: {{ include "breaker-sidecar.configMapName" . | quote }}
 {{- range .Values.secrets }}
 - name: breaker-sidecar-secret-{{ .name }}
   secret:
-    secretName: {{ .secretName }}
+    secretName: {{ .secretName | quote }}
     # The daemon runs as another user than the one who owns the files.
     defaultMode: 0444
 {{- end }}
@@ -88,5 +88,5 @@ and every `env`, stands above it.
 */}}
 {{- define "breaker-sidecar.envFrom" -}}
 - configMapRef:
-    name: {{ include "breaker-sidecar.agentEnvName" . }}
+    name: {{ include "breaker-sidecar.agentEnvName" . | quote }}
 {{- end }}
