@@ -36,6 +36,16 @@ def plain() -> dict[Path, str]:
         CHART / "README.md": readme(),
         CHART / "files" / "breakers.yaml": default_config(),
         COMPONENT / "breakers.yaml": default_config(),
+    } | monitoring()
+
+
+def monitoring() -> dict[Path, str]:
+    """The alerts and the dashboard of `monitoring/`, where the chart can read them."""
+    source = HERE.parent / "monitoring"
+    return {
+        CHART / "files" / name: (source / name).read_text(encoding="utf-8")
+        for name in ("rules.yaml", "dashboard.json")
+        if (source / name).exists()
     }
 
 

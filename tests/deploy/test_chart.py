@@ -111,10 +111,11 @@ def test_the_versions_are_those_of_the_package():
     assert chart["appVersion"] == __version__
 
 
-def test_the_chart_passes_the_linter(helm):
-    done = subprocess.run(
-        [helm, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("file", [None, *VALUE_FILES, *EXAMPLES], ids=str)
+def test_the_chart_passes_the_linter(helm, file):
+    command = [helm, "lint", "--strict", "--kube-version", "1.36.0", str(CHART)]
+    command += ["--values", str(file)] if file else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[WARNING]" not in done.stdout
 
@@ -483,6 +484,45 @@ def test_another_chart_includes_the_templates(render, tmp_path):
     assert pod["volumes"][0]["configMap"]["name"] in names
     source = pod["containers"][0]["envFrom"][0]["configMapRef"]["name"]
     assert names[source]["ONE_URL"] == "http://localhost:7700/one/v1"
+
+
+def test_alerts_and_dashboard_come_from_the_chart_s_files(render, tmp_path):
+    chart = tmp_path / "breaker-sidecar"
+    shutil.copytree(CHART, chart)
+    rules = "groups:\n  - name: a\n    rules:\n      - {alert: B, expr: c, annotations: {d: '{{ $labels.e }}'}}\n"
+    (chart / "files" / "rules.yaml").write_text(rules)
+    (chart / "files" / "dashboard.json").write_text('{"title": "{{ x }}"}')
+    values = {
+        "prometheusRule": {"enabled": True, "labels": {"a": "b"}},
+        "dashboard": {"enabled": True},
+    }
+    found = render(values, chart=chart)
+    (rule,) = kind(found, "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load(rules)
+    (dashboard,) = [
+        one for one in kind(found, "ConfigMap") if "breaker-sidecar.json" in one["data"]
+    ]
+    assert json.loads(dashboard["data"]["breaker-sidecar.json"]) == {"title": "{{ x }}"}
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+@pytest.mark.parametrize(
+    "file", [*VALUE_FILES, *EXAMPLES], ids=lambda f: f"{f.parent.name}-{f.stem}"
+)
+def test_the_notes_say_what_to_do(helm, file):
+    done = subprocess.run(
+        [helm, "install", "agent", str(CHART), "--dry-run=client", "--namespace", "agents", "--values", file],
+        capture_output=True, text=True, check=False, env={"HOME": "/nonexistent", "KUBECONFIG": "/dev/null"},
+    )  # fmt: skip
+    if "injection needs" in done.stderr:
+        # Without a cluster helm takes itself for one of its own version.
+        return
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("NOTES:")[2]
+    assert "BREAKER_SIDECAR_ADMIN=http://localhost:" in notes
+    warned = "[WARNING]" in notes
+    values = yaml.safe_load(file.read_text())
+    assert warned == (bool(values.get("existingConfigMap")) and "agentEnv" not in values)
 
 
 # -- the kustomize component ------------------------------------------------------------------

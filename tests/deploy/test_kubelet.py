@@ -204,6 +204,22 @@ async def test_a_bad_edit_leaves_the_old_and_says_so(sidecar, upstream):
     assert len(one.lines("config.refused")) == 1
 
 
+async def test_a_rotated_secret_is_live_too(sidecar, upstream, tmp_path):
+    secrets = Volume(tmp_path / "secrets")
+    secrets.write(token="first")
+    plane = {"listen": "127.0.0.1:0", "token_file": secrets.path("token")}
+    one = await sidecar(admin=plane)
+
+    async def reset(token: str) -> int:
+        headers = (("x-sidecar-admin", "1"), ("authorization", f"Bearer {token}"))
+        return (await admin(one, "/breakers/up/reset", "POST", None, *headers)).status
+
+    assert (await reset("first"), await reset("second")) == (200, 401)
+    secrets.write(token="second")
+    await until(lambda: one.lines("config.reloaded"), LIVE)
+    assert (await reset("first"), await reset("second")) == (401, 200)
+
+
 async def test_a_plain_file_waits_for_a_signal(tmp_path, upstream):
     upstream.script = says(OK)
     one = Daemon(tmp_path / "plain", {"up": base(upstream.url)})
