@@ -79,8 +79,8 @@ def listening(one: Container) -> dict[str, list[str]]:
     """Where the daemon listens, once it does."""
     deadline = time.monotonic() + image.LIMIT
     while one.popen.poll() is None and time.monotonic() < deadline:
-        for line in one.log.read_text().splitlines():
-            with_event = json.loads(line)
+        for line in one.log.read_text().splitlines(keepends=True):
+            with_event = json.loads(line) if line.endswith("\n") else {"event": ""}
             if with_event["event"] == "daemon.listening":
                 return with_event["addresses"]
         time.sleep(0.01)
