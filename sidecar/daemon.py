@@ -26,6 +26,7 @@ from sidecar.config.addresses import Listen
 from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
+from sidecar.config.watch import EVERY, SETTLE, Watch, watchable
 from sidecar.dependencies.guard import Dependencies
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
@@ -62,11 +63,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         config: the file, if the search is not wanted.
         overrides: what the flags say; above file and environment.
         unknown_keys: `warn` lets a file with keys of a later version pass.
+        watch: a changed file is reloaded by itself even if it is no symbolic link.
     """
 
     config: Path | None = None
     overrides: Overrides = Overrides()
     unknown_keys: Literal["error", "warn"] = "error"
+    watch: bool = False
 
 
 class CannotListen(Exception):
@@ -118,6 +121,9 @@ class Daemon:
         self.draining = False
         self.addresses: dict[str, tuple[str, ...]] = {}
         self._reloading = asyncio.Lock()
+        self._files = Watch(plain=options.watch)
+        self._files.note(watchable(config))
+        self._watcher: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._ticker: asyncio.Task[None] | None = None
@@ -175,12 +181,27 @@ class Daemon:
         return result
 
     def _load(self) -> Config:
-        return load(
+        self._files.note(watchable(self.config))
+        config = load(
             self._options.config,
             environ=os.environ,
             unknown_keys=self._options.unknown_keys,
             overrides=self._options.overrides,
         )
+        self._files.note_new(watchable(config))
+        return config
+
+    async def _watch(self) -> None:
+        """Reloads when a file was exchanged and stands still; not while draining."""
+        while not self.draining:
+            await asyncio.sleep(EVERY)
+            # A file system may hang; calls go on meanwhile.
+            changes = await asyncio.to_thread(self._files.changes)
+            if not changes:
+                continue
+            await asyncio.sleep(SETTLE)
+            if changes == await asyncio.to_thread(self._files.changes) and not self.draining:
+                await self.reload()
 
     def _take(self, config: Config) -> ReloadResult:
         old = self.config
@@ -271,6 +292,7 @@ class Daemon:
             logs.event("manager.socket_unused", level=logging.WARNING, descriptor_name=name)
         self.manager.ready(self._status_line())
         self._pinger = loop.create_task(self.manager.keep_pinging())
+        self._watcher = loop.create_task(self._watch())
 
     def _check_exposure(self, where: str, addresses: tuple[Listen, ...]) -> None:
         """The rule of the configuration, for sockets that it did not choose."""
@@ -361,7 +383,7 @@ class Daemon:
 
     async def close(self) -> None:
         """Frees everything."""
-        for task in (self._ticker, self._pinger):
+        for task in (self._ticker, self._pinger, self._watcher):
             if task is not None:
                 task.cancel()
         self.plane.stop_listening()

@@ -139,6 +139,10 @@ A reload (`SIGHUP`, or `POST /reload`) takes every other key for the next call a
 breakers know; these count only after a restart, and a reload that finds them changed says so:
 `listen`, `admin.listen`, `probe.listen`, `log.format`: restart.
 
+A file that is a symbolic link, as in a mounted ConfigMap or Secret, is reloaded by itself when the
+link is swapped, and so is the configuration when a secret that it names is; with `serve --watch` a
+plain file is too.
+
 ## How values are written
 
 * **Durations** are numbers of seconds (`30`, `0.25`) or a number with one unit: `250ms`, `30s`,

@@ -98,12 +98,13 @@ class Started:
         self.config.write_text(yaml.safe_dump({**self.document, **more}))
 
     def listening(self):
-        # The log is written behind the notifications.
+        """Where it listens; its log is written beside the loop, so READY may come before the line."""
         deadline = time.monotonic() + HANG
         while time.monotonic() < deadline:
-            for line in self.log.read_text().splitlines():
-                if '"daemon.listening"' in line:
-                    return json.loads(line)["addresses"]
+            for line in self.log.read_text().splitlines(keepends=True):
+                told = json.loads(line) if line.endswith("\n") else {"event": ""}
+                if told["event"] == "daemon.listening":
+                    return told["addresses"]
             time.sleep(0.01)
         raise AssertionError(self.log.read_text())
 
