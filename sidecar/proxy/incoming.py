@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+from collections.abc import Collection
 
 from aiohttp import HttpVersion11, StreamReader
 from aiohttp.http_parser import RawRequestMessage
@@ -16,6 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from sidecar.admin.guard import host_allowed, origin_allowed
+from sidecar.breaker.gating import LimitKey
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
@@ -23,6 +25,7 @@ from sidecar.envelope.redact import SecretPaths
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
+from sidecar.proxy.limit_key import limit_key
 
 SAMPLE = 64 * 1024
 """Bytes of the body that tell one request from another."""
@@ -128,6 +131,12 @@ class Incoming:
             secret_paths: routes of the provider that carry a credential.
         """
         return request_secrets(self.raw, self._message.path, configured, secret_paths)
+
+    def limit_key(
+        self, subject: str, configured: Collection[bytes], secret_paths: SecretPaths
+    ) -> LimitKey:
+        """Whose limits the call counts against; see `limit_key` for the arguments."""
+        return limit_key(subject, self.raw, self._message.path, configured, secret_paths)
 
     # -- may it pass? -----------------------------------------------------------------------
 

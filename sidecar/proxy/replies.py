@@ -44,9 +44,12 @@ class Decision(NamedTuple):
 
 
 _T, _P, _V = ErrorClass.TRANSIENT, ErrorClass.PERMANENT, ErrorClass.VALIDATION
+_R = ErrorClass.RATE_LIMIT
 
 DECISIONS: dict[str, Decision] = {
     "breaker_open": Decision(503, _T, retryable=True),
+    "shed": Decision(429, _R, retryable=True),
+    "quota": Decision(402, _P, retryable=False),
     "connect_error": Decision(502, _T, retryable=True, source=Source.HTTP),
     "timeout": Decision(504, _T, retryable=True, source=Source.HTTP),
     "upstream_error": Decision(502, _T, retryable=True, source=Source.HTTP),

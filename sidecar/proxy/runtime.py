@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sidecar.breaker.gates import Gates
+from sidecar.breaker.gating import GateSettings, QuotaMode
 from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
 from sidecar.config.resolved import Provider
 from sidecar.config.schema import SetHeader
@@ -27,12 +29,14 @@ class Runtime:
     Attributes:
         heard: when a call of each key last got a byte, monotonic seconds.
         in_flight: calls under way.
+        gates: its rate limits and spent budgets; false while there is none.
         retired: a reload took the provider away; its calls end as they are.
         keeps_own: the upstream is another of these daemons, whose own headers are passed on.
     """
 
-    def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop, gates: Gates) -> None:
         self._loop = loop
+        self.gates = gates
         self.name = provider.name
         self.config = provider
         self.dialect = dialect_of(provider)
@@ -154,4 +158,22 @@ def breaker_settings(provider: Provider) -> ProviderSettings:
             retry_after_max=provider.retry_after_max,
             first_byte=provider.timeouts.first_byte,
         ),
+        shedding=gate_settings(provider),
+    )
+
+
+def gate_settings(provider: Provider) -> GateSettings:
+    """What the gates of a provider need to know of it."""
+    shedding = provider.shedding
+    return GateSettings(
+        sustained_count=shedding.sustained.count,
+        sustained_window=shedding.sustained.window,
+        sustained_ratio=shedding.sustained.ratio,
+        max_wait=shedding.max_wait,
+        max_queue=shedding.max_queue,
+        min_rate=shedding.min_rate,
+        quota_mode=QuotaMode(shedding.quota.mode),
+        recheck=shedding.quota.recheck,
+        open_after=shedding.open_after,
+        retry_after_max=shedding.retry_after_max,
     )

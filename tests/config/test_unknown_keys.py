@@ -133,8 +133,6 @@ def test_keys_of_later_versions_are_unknown(key, problems_of):
 @pytest.mark.parametrize(
     "text",
     [
-        "shedding: {max_wait: 2s}",
-        "shedding: {quota: {}}",
         "limits: {in_flight: 3}",
         "retry: {attempts: 1}",
     ],
