@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-CLEAN_SECONDS: Final = 0.5
+CLEAN_SECONDS: Final = 0.3
 """Length of a clean window: short, for half the rate is half of what the upstream would give."""
 
 CLEAN_CALLS: Final = 2
@@ -22,10 +22,10 @@ RECOVERY: Final = 0.8
 NEAR: Final = 0.02
 """Share of the ceiling from which the rest of the way is a step of its own."""
 
-FIRST_STEP: Final = 0.001
+FIRST_STEP: Final = 0.0003
 """Share of the ceiling of the first step beyond it."""
 
-GROWTH: Final = 1.25
+GROWTH: Final = 1.15
 """By how much each step beyond the ceiling is larger than the one before."""
 
 FIRST_SEARCH: Final = 0.25

@@ -78,7 +78,7 @@ LATELY: Final = 3.0
 SPREAD_CLOSED: Final = 1.0
 """Seconds by which the waits that are told differ at most while the gate is closed."""
 
-SPREAD_PACED: Final = 10.0
+SPREAD_PACED: Final = 5.0
 """Seconds likewise while calls are let through one by one: each is told a turn of its own."""
 
 
@@ -221,8 +221,12 @@ class Gate:
     def _expected(self, now: float) -> float:
         """Seconds until a call that comes now would have its slot."""
         interval = 1 / self.rate(max(now, self._not_before))
-        turn = max(now, self._not_before, self._slot_at + interval)
-        return turn - now + len(self._queue) * interval
+        return self.next_turn(now) - now + len(self._queue) * interval
+
+    def next_turn(self, now: float) -> float:
+        """When the next slot is, if the rate stays as it is; not before `now`."""
+        interval = 1 / self.rate(max(now, self._not_before))
+        return max(now, self._not_before, self._slot_at + interval)
 
     def _refuse(self, now: float, wait: float) -> Shed:
         self._shed += 1

@@ -24,11 +24,8 @@ BATCH = 32
 GRAIN = 0.01
 """Seconds into which calls of a high rate are gathered; below 1 / GRAIN a second they go singly."""
 
-LOOKS = 25
-"""How often the throttler looks for its slot within one interval."""
-
-SHORTEST_LOOK, LONGEST_LOOK = 0.001, 0.05
-"""Seconds between two of those looks."""
+LOOK = 0.001
+"""Seconds between two looks of the throttler, once its slot is due."""
 
 
 class Pump:
@@ -149,14 +146,18 @@ class Pump:
         if self._spare:
             self._spare = False
             return
-        rate = self._gate.rate(machine.monotonic())
+        now = machine.monotonic()
+        rate = self._gate.rate(now)
         if rate > BATCH / GRAIN:
             # Nothing holds them, or nothing that could be told from that.
             return
         throttler = self._throttler
         throttler.rate_limit, throttler.period = allowance(rate)
-        look = throttler.period / LOOKS
-        throttler.retry_interval = min(max(look, SHORTEST_LOOK), LONGEST_LOOK)
+        throttler.retry_interval = LOOK
+        early = self._gate.next_turn(now) - now
+        if early > LOOK:
+            # It would look a thousand times a second until then.
+            await asyncio.sleep(early)
         await throttler.acquire()  # type: ignore[no-untyped-call]  # the library has no types
 
     def _tell(self, ticket: Ticket, answer: Shed | None) -> None:
