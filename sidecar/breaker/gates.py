@@ -24,10 +24,11 @@ from sidecar.breaker.gating import (
     LimitKey,
     QuotaMode,
     QuotaSnapshot,
+    Shed,
     Spent,
 )
 from sidecar.breaker.quota import Quota
-from sidecar.breaker.shedding import Gate
+from sidecar.breaker.shedding import Gate, Ticket
 
 KEYS: Final = 1024
 """Keys a provider has at most."""
@@ -105,6 +106,23 @@ class Gates:
         """The throttle gate of a key, if it has one."""
         limit = self._guarded(None, self._find, key)
         return None if limit is None else limit.gate
+
+    def enter(self, key: LimitKey, now: float) -> tuple[Gate, Ticket] | Shed | None:
+        """Let a call on (None), give it a place in a gate's queue, or shed it."""
+        return self._guarded(None, self._enter, key, now)
+
+    def _enter(self, key: LimitKey, now: float) -> tuple[Gate, Ticket] | Shed | None:
+        limit = self._find(key)
+        found = None if limit is None else limit.gate.enter(now)
+        return (limit.gate, found) if limit is not None and isinstance(found, Ticket) else found
+
+    def would_shed(self, key: LimitKey, now: float) -> bool:
+        """What `enter` would have said to a call that goes on in any case: True if shed."""
+        return self._guarded(False, self._would_shed, key, now)  # noqa: FBT003
+
+    def _would_shed(self, key: LimitKey, now: float) -> bool:
+        limit = self._find(key)
+        return limit is not None and limit.gate.observe(now) is not None
 
     def throttled(self, key: LimitKey, now: float, admitted_at: float, hint: Hint | None) -> bool:
         """The upstream refused a call for its rate; True if that counts as a failure by now."""

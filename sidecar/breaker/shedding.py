@@ -268,6 +268,8 @@ class Gate:
         """
         self.tick(now)
         settings = self._settings
+        if hint is not None and not 0 <= hint.seconds < inf:
+            hint = None
         self._figures.record(Verdict.THROTTLE, now)
         self._throttled_at = now
         news = admitted_at > self._closed_at

@@ -80,17 +80,16 @@ class Passage:
         Raises:
             Refused: `shed`, with the wait until a slot.
         """
-        gate = None if mode is Mode.OFF else self._gates.gate(self._key)
-        if gate is None:
-            return None
         now = machine.monotonic()
-        if mode is Mode.OBSERVE:
-            self.would_refuse |= gate.observe(now) is not None
+        if mode is Mode.OFF:
             return None
-        found = gate.enter(now)
+        if mode is Mode.OBSERVE:
+            self.would_refuse |= self._gates.would_shed(self._key, now)
+            return None
+        found = self._gates.enter(self._key, now)
         if isinstance(found, Shed):
             raise _refused(found)
-        return None if found is None else (gate, found)
+        return found
 
     def admitted(self) -> None:
         """The call goes on now."""
