@@ -113,8 +113,10 @@ class Gates:
 
     def _enter(self, key: LimitKey, now: float) -> tuple[Gate, Ticket] | Shed | None:
         limit = self._find(key)
-        found = None if limit is None else limit.gate.enter(now)
-        return (limit.gate, found) if limit is not None and isinstance(found, Ticket) else found
+        if limit is None:
+            return None
+        found = limit.gate.enter(now)
+        return (limit.gate, found) if isinstance(found, Ticket) else found
 
     def would_shed(self, key: LimitKey, now: float) -> bool:
         """What `enter` would have said to a call that goes on in any case: True if shed."""

@@ -3,12 +3,16 @@
 The upstream's limit is not known, it moves, and each refusal costs a wait. So the rate is felt for:
 halved on a throttle, then a step up after each clean window. Steps go most of the way back to the
 rate that was refused last, and only creep beyond it at first, since that is where the limit was;
-each further clean window is a sign that the limit has moved, and the steps grow.
+the longer it stays clean, the likelier the limit has moved, and the steps grow.
+
+At the beginning no rate was refused yet, only a crowd, and what was accepted of it says little: the
+rate is searched in larger steps until a throttle ends the search.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from math import exp
+from typing import Final, NamedTuple
 
 CLEAN_SECONDS: Final = 0.3
 """Length of a clean window: short, for half the rate is half of what the upstream would give."""
@@ -20,26 +24,48 @@ RECOVERY: Final = 0.8
 """Share of the way back to the ceiling that one step makes."""
 
 NEAR: Final = 0.02
-"""Share of the ceiling from which the rest of the way is a step of its own."""
+"""Share of the ceiling from which the rest of the way is no step of its own."""
 
-FIRST_STEP: Final = 0.0003
-"""Share of the ceiling of the first step beyond it."""
-
-GROWTH: Final = 1.15
-"""By how much each step beyond the ceiling is larger than the one before."""
-
-FIRST_SEARCH: Final = 0.25
-SEARCH_GROWTH: Final = 1.5
-"""Likewise before the first throttle at a paced rate: until then the ceiling is only a guess."""
-
-HEADROOM: Final = 2.0
+HEADROOM: Final = 4.0
 """Times what was accepted lately that the rate may be: what nobody uses was not tried."""
+
+
+class Growth(NamedTuple):
+    """How far beyond the ceiling the rate is after so long: share * (e^(seconds / scale) - 1).
+
+    Attributes:
+        share: of the ceiling.
+        scale: seconds.
+    """
+
+    share: float
+    scale: float
+
+    def beyond(self, seconds: float) -> float:
+        """The share of the ceiling that is added to it."""
+        return self.share * (exp(min(seconds / self.scale, 50.0)) - 1)
+
+
+CREEP: Final = Growth(0.002, 2.15)
+"""A fiftieth beyond after five seconds, twice the ceiling after thirteen."""
+
+SEARCH: Final = Growth(2.0, 1.0)
+"""Twice the ceiling after half a second, ten times after two."""
 
 
 class Pace:
     """The rate of one key, calls a second. Times are monotonic seconds."""
 
-    __slots__ = ("_accepted", "_ceiling", "_growth", "_since", "_step", "floor", "rate")
+    __slots__ = (
+        "_accepted",
+        "_beyond_since",
+        "_ceiling",
+        "_clean",
+        "_growth",
+        "_since",
+        "floor",
+        "rate",
+    )
 
     def __init__(self, accepted: float, floor: float, now: float) -> None:
         """Start at half of what the upstream last accepted.
@@ -47,14 +73,13 @@ class Pace:
         Args:
             accepted: calls a second.
             floor: the rate that is never undercut.
-            now: when.
+            now: when calls may pass.
         """
         self.floor = floor
         self.rate = max(floor, accepted / 2)
         self._ceiling = max(floor, accepted)
+        self._growth = SEARCH
         self._restart(now)
-        self._step = self._ceiling * FIRST_SEARCH
-        self._growth = SEARCH_GROWTH
 
     @property
     def at_floor(self) -> bool:
@@ -76,13 +101,16 @@ class Pace:
         used = min(self.rate, HEADROOM * accepted)
         self._ceiling = max(self.floor, min(used, accepted))
         self.rate = max(self.floor, used / 2)
+        if self._clean:
+            # Without a clean window since the last one it was still the crowd that was refused.
+            self._growth = CREEP
         self._restart(now)
 
     def _restart(self, now: float) -> None:
         self._since = now
         self._accepted = 0
-        self._step = self._ceiling * FIRST_STEP
-        self._growth = GROWTH
+        self._clean = False
+        self._beyond_since: float | None = None
 
     def accepted(self) -> None:
         """The upstream took a call that was let through since the last throttle."""
@@ -100,11 +128,11 @@ class Pace:
         missing = self._ceiling - self.rate
         if missing > self._ceiling * NEAR:
             wanted = self.rate + missing * RECOVERY
-        elif missing > 0:
-            wanted = self._ceiling
         else:
-            wanted = self.rate + self._step
-            self._step *= self._growth
+            if self._beyond_since is None:
+                self._beyond_since = self._since
+            wanted = self._ceiling * (1 + self._growth.beyond(now - self._beyond_since))
         self.rate = max(self.rate, min(wanted, HEADROOM * accepted))
         self._since = now
         self._accepted = 0
+        self._clean = True
