@@ -188,7 +188,7 @@ class Gate:
     def enter(self, now: float) -> Ticket | Shed | None:
         """Let a call on (None), give it a place in the queue, or shed it."""
         self.tick(now)
-        if self.state is IDLE and not self._queue:
+        if self.state is IDLE:
             return None
         wait = self._expected(now)
         turn_now = wait <= 0 and not self._queue
@@ -394,8 +394,10 @@ class Gate:
 
     def hopeless(self, now: float, most: int) -> list[tuple[Ticket, Shed]]:
         """Those whose turn does not come in time, taken out of the queue: at most so many."""
+        self.tick(now)
         found: list[tuple[Ticket, Shed]] = []
-        while self._queue and len(found) < most:
+        # Idle, everybody's turn has come.
+        while self._queue and self.state is not IDLE and len(found) < most:
             ticket = next(iter(self._queue))
             if now < ticket.deadline and self._not_before <= ticket.deadline:
                 break

@@ -106,7 +106,10 @@ class Pump:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._begin()
+        if self._gate.queued:
+            self._begin()
+        else:
+            self._rest()
 
     def _rest(self) -> None:
         if self._task is not None:
