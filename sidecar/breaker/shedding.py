@@ -6,9 +6,10 @@ waits, a call is held if its turn comes within `max_wait`, and shed at once if n
 it can do better than to queue. When the wait is over those who waited come back one after another,
 faster and faster, for all of them at one instant would be the next throttle.
 
-Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, until a minute
-has brought no throttle. A call that is shed stands for the refusal it was spared; else a gate that
-does its work well would look like an upstream that is well.
+Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, which takes the
+place of those doubling waits and not of the upstream's own, until a minute has brought no throttle.
+A call that is shed stands for the refusal it was spared; else a gate that does its work well would
+look like an upstream that is well.
 
 A gate never trips a breaker, with one exception: at the slowest rate, without one success and
 without a hint for `open_after`, a throttle is no limit any more but an outage that calls itself so.
@@ -278,7 +279,7 @@ class Gate:
         if hint is not None:
             self._close(now + min(hint.seconds, settings.retry_after_max), hint)
             self._unhinted = 0
-        elif news:
+        elif news and self._pace is None:
             wait = min(FIRST_WAIT * 2.0 ** min(self._unhinted, 63), LONGEST_WAIT)
             self._close(now + min(wait, settings.retry_after_max), None)
             self._unhinted += 1
