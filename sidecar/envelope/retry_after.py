@@ -131,6 +131,11 @@ def from_reset(headers: Headers, now: float) -> tuple[float, str] | None:
     return max(waits, default=None)
 
 
+def from_exhausted(headers: Headers, now: float) -> tuple[float, str] | None:
+    """The reset of what is exhausted, also of an answer that is good; of several the latest."""
+    return max(_exhausted(headers, now), default=None)
+
+
 def _only_dimension(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
     """A reset that stands alone belongs to the one dimension there is."""
     for name in ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"):
