@@ -7,9 +7,9 @@ it can do better than to queue. When the wait is over those who waited come back
 faster and faster, for all of them at one instant would be the next throttle.
 
 Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, which takes
-the place of those doubling waits and not of the upstream's own, until a minute brings no throttle.
-A call that is shed stands for the refusal it was spared; else a gate that does its work well would
-look like an upstream that is well.
+the place of those doubling waits and not of the upstream's own, until a minute has brought no
+throttle. A call that is shed stands for the refusal it was spared; else a gate that does its work
+well would look like an upstream that is well.
 
 A gate never trips a breaker, with one exception: at the slowest rate, without one success and
 without a hint for `open_after`, a throttle is no limit any more but an outage that calls itself so.
@@ -71,7 +71,10 @@ RETURN_DOUBLES: Final = 0.25
 """Seconds in which that rate doubles: long enough for a throttle to be heard of."""
 
 RETURN_SECONDS: Final = 1.0
-"""Seconds after which all are back."""
+"""Seconds after the first one in which all are back."""
+
+RETURN_WITHIN: Final = 10.0
+"""Seconds for which the first one is awaited: waits are told in whole seconds, and spread out."""
 
 LATELY: Final = 3.0
 """Seconds over which the accepted calls are counted."""
@@ -119,6 +122,7 @@ class Gate:
 
     __slots__ = (
         "_accepted",
+        "_back_at",
         "_closed_at",
         "_figures",
         "_floor_since",
@@ -178,6 +182,7 @@ class Gate:
         self._pace: Pace | None = None
         self._hint: Hint | None = None
         self._not_before = -inf
+        self._back_at: float | None = None
         self._closed_at = -inf
         self._slot_at = -inf
         self._promised = -inf
@@ -191,6 +196,7 @@ class Gate:
         self.tick(now)
         if self.state is IDLE:
             return None
+        self._come_back(now)
         wait = self._expected(now)
         turn_now = wait <= 0 and not self._queue
         settings = self._settings
@@ -206,11 +212,16 @@ class Gate:
         self.tick(now)
         if self.state is IDLE:
             return None
+        self._come_back(now)
         wait = self._expected(now)
         if wait <= self._settings.max_wait:
             self._slot_at = now + wait
             return None
         return self._refuse(now, wait)
+
+    def _come_back(self, now: float) -> None:
+        if self._back_at is None and now >= self._not_before:
+            self._back_at = now
 
     def leave(self, ticket: Ticket) -> bool:
         """Give up a place in the queue; False if it was served, shed or left already."""
@@ -319,6 +330,7 @@ class Gate:
         self.was_closed = True
         if until > self._not_before:
             self._not_before = until
+            self._back_at = None
             self._hint = hint
         self._move(Event.CLOSE)
 
@@ -377,15 +389,16 @@ class Gate:
             return self._pace.rate
         if self.state is IDLE:
             return inf
-        returned = max(now - self._not_before, 0.0) / RETURN_DOUBLES
         first = max(RETURN_RATE, self._accepted_lately(now))
-        return first * exp2(min(returned, 63.0))
+        returned = 0.0 if self._back_at is None else max(now - self._back_at, 0.0)
+        return first * exp2(min(returned / RETURN_DOUBLES, 63.0))
 
     def serve(self, now: float) -> Ticket | None:
         """Whose turn it is; None if the gate is closed or nobody waits."""
         self.tick(now)
         if now < self._not_before or not self._queue:
             return None
+        self._come_back(now)
         self._slot_at = now
         return self._queue.popitem(last=False)[0]
 
@@ -417,9 +430,14 @@ class Gate:
             if now - max(self._throttled_at, self._not_before) >= CLEAN_MINUTE:
                 self._forget()
                 self._move(Event.CLEAN)
-        elif now - self._not_before >= RETURN_SECONDS:
+        elif now >= self._back_by():
             self._hint = None
             self._move(Event.ELAPSE)
+
+    def _back_by(self) -> float:
+        if self._back_at is None:
+            return self._not_before + RETURN_WITHIN
+        return self._back_at + RETURN_SECONDS
 
     def reset(self, now: float) -> None:
         """Open it, and forget what was throttled."""

@@ -12,6 +12,7 @@ from sidecar.breaker.shedding import (
     CLEAN_MINUTE,
     LONGEST_WAIT,
     RETURN_SECONDS,
+    RETURN_WITHIN,
     SHEDDING,
     SPREAD_CLOSED,
     SPREAD_PACED,
@@ -106,9 +107,30 @@ def test_d_a_hint_closes_the_gate_for_exactly_as_long(scene, seconds):
     assert at.left == seconds
     assert (at.shown.hint, at.shown.hint_source) == (seconds, "retry-after")
     assert at.shown.not_before == at.now + seconds
-    at.wait(seconds + RETURN_SECONDS)
+    at.wait(seconds)
+    at.held()
+    assert at.gate.serve(at.now) is not None
+    at.wait(RETURN_SECONDS)
     assert at.goes_on()
     assert (at.shown.state, at.shown.hint) == (IDLE, None)
+
+
+def test_who_comes_late_after_a_wait_still_comes_back_one_by_one(scene):
+    """Waits are told in whole seconds: a crowd that obeys is late, and still a crowd."""
+    at = scene()
+    at.throttle(3)
+    at.wait(4)
+    for _ in range(16):
+        at.held()
+    at.shed()
+    assert at.gate.rate(at.now) == 16
+
+
+def test_if_nobody_comes_it_is_idle_in_the_end(scene):
+    at = scene()
+    at.throttle(3)
+    at.wait(3 + RETURN_WITHIN)
+    assert at.shown.state is IDLE
 
 
 def test_d_f054_a_week_gates_for_the_cap_and_is_shown_as_given(scene):
@@ -573,7 +595,7 @@ def test_is_disposable_when_nothing_of_it_matters(scene):
     at = scene()
     at.throttle(1)
     assert not at.gate.is_disposable(at.now)
-    at.wait(3)
+    at.wait(1 + RETURN_WITHIN)
     assert at.gate.is_idle(at.now)
     assert not at.gate.is_disposable(at.now)
     at.wait(60)

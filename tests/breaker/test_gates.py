@@ -245,3 +245,86 @@ def test_a_gate_begins_with_what_went_well_before(at):
     # Half of some twenty a second; the breaker's buckets are no finer than six seconds.
     assert shot.state is GateState.SHEDDING
     assert 4 <= shot.rate <= 11
+
+
+# -- each setting, taken by a reload --------------------------------------------------------
+
+
+def _shed_of(gates, now):
+    found = gates.enter(ONE, now)
+    return not isinstance(found, tuple)
+
+
+def _queue_of(gates, now):
+    throttle(gates, ONE, 0.5, now)
+    return sum(isinstance(gates.enter(ONE, now), tuple) for _ in range(20))
+
+
+def _longest_held(gates, now):
+    throttle(gates, ONE, 1.5, now)
+    return not _shed_of(gates, now)
+
+
+def _closed_for(gates, now):
+    throttle(gates, ONE, 5000.0, now)
+    return gates.gate(ONE).opens_at - now
+
+
+def _paced_after(gates, now):
+    for n in range(1, 20):
+        throttle(gates, ONE, 0.0, now + n * 2)
+        if gates.gate(ONE).state is GateState.SHEDDING:
+            return n
+    return None
+
+
+def _paced_after_among_good(gates, now):
+    for n in range(1, 20):
+        for _ in range(3):
+            gates.answered(ONE, now + n, now + n, accepted=True)
+        throttle(gates, ONE, 0.0, now + n)
+        if gates.gate(ONE).state is GateState.SHEDDING:
+            return n
+    return None
+
+
+def _floor(gates, now):
+    _paced_after(gates, now)
+    return gates.gate(ONE).snapshot(now).rate
+
+
+def _dark_after(gates, now):
+    for n in range(1000):
+        if gates.throttled(ONE, now + n, now + n, None):
+            return n
+    return None
+
+
+def _asks_after(gates, now):
+    gates.ran_out(ONE, now, "quota_exhausted", None)
+    return next((n for n in range(100) if gates.spent(ONE, now + n) is None), None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "see", "before", "after"),
+    [
+        ({"max_queue": 3}, _queue_of, 16, 3),
+        ({"max_wait": 1.0}, _longest_held, True, False),
+        ({"retry_after_max": 60.0}, _closed_for, 3600, 60),
+        ({"sustained_count": 2}, _paced_after, 5, 2),
+        ({"sustained_window": 4.0}, _paced_after, 5, None),
+        ({"sustained_ratio": 0.2}, _paced_after_among_good, None, 5),
+        ({"min_rate": 7.0}, _floor, 1, 7),
+        ({"open_after": 50.0}, _dark_after, 604, 54),
+        ({"open_after": 0.0}, _dark_after, 604, None),
+        ({"recheck": 10.0}, _asks_after, 60, 10),
+        ({"quota_mode": QuotaMode.OFF}, _asks_after, 60, 0),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_f124_a_changed_setting_changes_behaviour(faults, changed, see, before, after):
+    assert see(Gates("up", GateSettings(), faults), NOW) == before
+    gates = Gates("up", GateSettings(), faults)
+    throttle(gates, ONE, 0.0, NOW - 100)
+    gates.configure(GateSettings(**changed), NOW)
+    assert see(gates, NOW) == after

@@ -413,7 +413,7 @@ async def test_open_after_is_the_last_resort(start, upstream, ahead) -> None:
         (limit,) = running.daemon.registry.gates("up")._limits.values()
         ahead.later(max(5.0 if n < 20 else 20.0, limit.gate.opens_at - clock.monotonic()))
     assert decision(found) == "breaker_open"
-    assert 600 < clock.monotonic() - began < 700
+    assert 600 < clock.monotonic() - began < 800
     assert set(seen[:-5]) == {("forwarded", "throttle")}
     assert [verdict for _, verdict in seen[-5:]] == ["failure"] * 5
     assert running.calls[-2].envelope.class_ == "rate_limit"
