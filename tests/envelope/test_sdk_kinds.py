@@ -69,6 +69,40 @@ def test_a_driver_behind_an_sdk_tells(cause, expected):
     assert told({"type": "acme.RepositoryError", "message": "x", "cause": cause}) == expected
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            {
+                "type": "httpx.HTTPStatusError",
+                "message": "Server error '500 Internal Server Error' for url 'http://a'",
+            },
+            (T, "500", True, None, "failure"),
+        ),
+        (
+            {
+                "type": "httpx2.HTTPStatusError",
+                "message": "Client error '401 Unauthorized' for url 'http://a'",
+            },
+            (A, "401", False, None, "alive"),
+        ),
+        (
+            {
+                "type": "github.GithubException.RateLimitExceededException",
+                "body": {"message": "API rate limit exceeded for user ID 1."},
+            },
+            (R, "RateLimitExceededException", True, None, "throttle"),
+        ),
+        ({"type": "JSONDecodeError"}, (T, "invalid_upstream_response", True, None, "failure")),
+        ({"type": "CancelledError"}, (T, "cancelled", True, None, "neutral")),
+        ({"type": "IncompleteRead"}, (T, "stream_truncated", True, None, "failure")),
+        ({"type": "SSLCertVerificationError"}, (T, "tls_failure", False, None, "failure")),
+    ],
+)
+def test_a_report_that_knows_little(error, expected):
+    assert told(error) == expected
+
+
 @pytest.mark.parametrize("code", [float("nan"), float("inf")])
 def test_a_number_that_is_none_is_no_code(code):
     assert told({"type": "acme.Odd", "code": code}) == (P, "Odd", False, None, "alive")

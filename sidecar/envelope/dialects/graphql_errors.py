@@ -54,7 +54,11 @@ WITHOUT_CODE = Rule(
     name="a GraphQL error without a code",
     why="nothing says whether it will pass: it is neither repeated nor counted",
     statuses=TWO,
-    when=lambda evidence: evidence.code is None and not evidence.stream,
+    when=lambda evidence: (
+        evidence.code is None
+        and not evidence.stream
+        and isinstance(at(evidence.body, "errors"), list)
+    ),
     class_=PERMANENT,
     code="graphql_error",
 )
