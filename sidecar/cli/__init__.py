@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "observe": ("control", "let a breaker count and report, and refuse nothing"),
     "off": ("control", "switch a breaker off"),
     "classify": ("classify", "say what one recorded error is"),
+    "audit": ("audit", "send an upstream what cannot succeed; say whether it tells the truth"),
     "demo": ("demo", "show in half a minute what the daemon is for; no network is needed"),
     "healthcheck": ("healthcheck", "exit 0 if the daemon is alive"),
 }
@@ -164,6 +165,6 @@ def _help() -> str:
     lines += [
         "",
         "breaker-sidecar COMMAND --help tells more; breaker-sidecar --version, which one this is.",
-        "Exit codes: 0 fine, 1 failed, 2 usage, 3 degraded, 69 cannot listen, 78 bad configuration",
+        "Exit codes: 0 fine, 1 failed, 2 usage, 3 degraded, 4 misled, 69 no socket, 78 bad config",
     ]
     return "\n".join(lines)

@@ -17,6 +17,7 @@ class Exit(IntEnum):
     FAILED = 1
     USAGE = 2
     DEGRADED = 3
+    MISLEADS = 4
     CANNOT_LISTEN = 69
     BAD_CONFIGURATION = 78
     NOT_EXECUTABLE = 126

@@ -41,6 +41,11 @@ _BECOMES_BY_CODE = {
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 
+def fits(class_: ErrorClass, status: int) -> bool:
+    """Whether a status is one of a class's own."""
+    return status in _OWN[class_]
+
+
 def is_reclassified(classified: Classified, status: int) -> bool:
     """Whether an answer's status is not one of its class's own: a typo as 503, an error as 200."""
     envelope = classified.brief

@@ -106,6 +106,10 @@ class Signing:
         self.secrets = signature.secrets
         return (*configured, *signature.lines)
 
+    def by(self, key: sigv4.Key) -> Signing:
+        """The same, signed with another key."""
+        return Signing(self._credentials, self._scope, key)
+
     def expired(self) -> None:
         """The upstream says that the credentials have ended."""
         self._credentials.distrust(self._key)
