@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 
 from sidecar.audit.asking import Answered, Asker
-from sidecar.audit.cases import KINDS
+from sidecar.audit.cases import KINDS, Case
 from sidecar.audit.findings import PASSING, Finding, Result, finding, in_context
 from sidecar.audit.plans import Plan, Route
 from sidecar.audit.questions import Allowance, Identity, Question, Questions
@@ -135,15 +135,22 @@ class Audit:
 
     async def _ask_all(self, asker: Asker) -> tuple[list[Finding], list[Route]]:
         nowhere = await self._ask(asker, self._questions.of_paths())
+        if nowhere.status is None:
+            raise AuditFailed(nowhere.message or "no answer")
         findings, present, absent = [nowhere], [], []
         for route in self._plan.routes:
-            of_route = [await self._ask(asker, one) for one in self._questions.of_route(route)]
+            of_route = []
+            for question in self._questions.of_route(route):
+                found = await self._ask(asker, question)
+                of_route.append(found)
+                if found.case is Case.UNKNOWN_MODEL and found.result is Result.ACCEPTED:
+                    self._questions.nameless = True
             if _is_absent(of_route, nowhere):
                 absent.append(route)
                 continue
             present.append(route)
             findings += of_route
-        if self._plan.routes and not present:
+        if self._plan.routes and self._plan.models and not present:
             names = ", ".join(route.path for route in absent)
             raise AuditFailed(
                 f"{self._provider.name}: no route of its dialect is there ({names}:"

@@ -18,6 +18,8 @@ from sidecar.audit.questions import Identity, Question
 from sidecar.envelope.model import Envelope, ErrorClass
 from sidecar.envelope.policy import fits, status_for
 
+MODEL_NOT_FOUND = "model_not_found"
+
 PASSING = frozenset({ErrorClass.TRANSIENT, ErrorClass.RATE_LIMIT})
 """Classes that an upstream may wear for a moment, whatever it is asked."""
 
@@ -134,10 +136,10 @@ def _judged(found: Finding, envelope: Envelope | None) -> Finding:
     if envelope is None:
         return _accepted(found)
     if found.status is None:
-        note = "no answer: the connection ended, as in an outage"
-        return _as(found, Result.MISLEADS, note)
+        return _as(found, Result.MISLEADS, f"no answer ({found.code}), as in an outage")
     if found.class_right and found.status_right:
-        return found
+        vague = found.case is Case.UNKNOWN_MODEL and found.code != MODEL_NOT_FOUND
+        return _as(found, Result.RIGHT, "no code says that it is the model") if vague else found
     if found.class_right:
         return _as(found, Result.MISLEADS, f"its status says {_kind_of(found.status)}")
     return _as(found, Result.MISLEADS, f"it says {found.class_}")
@@ -177,7 +179,7 @@ def in_context(
     own = [one for one in findings if identities[one.id] is Identity.OWN]
     locked = bool(own) and all(one.class_ is ErrorClass.AUTHENTICATION for one in own)
     named = {one.id.rpartition("/")[0]: one for one in own if one.case is Case.UNKNOWN_MODEL}
-    ordinary = {one.signature for one in named.values()}
+    ordinary = {one.signature for one in own if one.case in (Case.UNKNOWN_MODEL, Case.MISSING)}
     return [
         _placed(one, identities[one.id], locked=locked, key=key, named=named, ordinary=ordinary)
         for one in findings

@@ -75,9 +75,14 @@ class Questions:
     Args:
         plan: of the dialect.
         base: the path that all others stand behind, in place of the plan's.
+
+    Attributes:
+        nameless: the upstream answers to any model's name, so that a name keeps nothing from being
+            run: no further body is whole.
     """
 
     def __init__(self, plan: Plan, base: str | None = None) -> None:
+        self.nameless = False
         self._plan = plan
         self._base = plan.base if base is None else base.rstrip("/")
 
@@ -87,18 +92,16 @@ class Questions:
         path = f"{_filled(self._base)}/breaker-sidecar-audit-no-such-path"
         if route is None:
             return self._question(Case.UNKNOWN_PATH, "", "GET", path)
-        return self._question(Case.UNKNOWN_PATH, "", "POST", path, route, _json(_named(route.body)))
+        return self._question(Case.UNKNOWN_PATH, "", "POST", path, route, self._body(route))
 
     def of_route(self, route: Route) -> Iterator[Question]:
         """What is asked of one route."""
         path = self._path(route)
-        if self._plan.models:
-            body = _json(_named(route.body))
-            yield self._question(Case.UNKNOWN_MODEL, route.name, "POST", path, route, body)
         whole = _json(_named(route.body))
+        if self._plan.models and not self.nameless:
+            yield self._question(Case.UNKNOWN_MODEL, route.name, "POST", path, route, whole)
         yield self._question(Case.MALFORMED, route.name, "POST", path, route, whole[:-2])
-        rest = {name: value for name, value in route.body.items() if name != route.needed}
-        yield self._incomplete(route, path, _named(rest))
+        yield self._incomplete(route, path, _named(_without(route)))
 
     def of_upstream(self, route: Route | None) -> Iterator[Question]:
         """What is asked once.
@@ -116,8 +119,8 @@ class Questions:
             if plan.account is not None:
                 question = self._request(case, plan.account)
             elif route is not None:
-                body = _json(_named(route.body))
-                question = self._question(case, "", "POST", self._path(route), route, body)
+                path, body = self._path(route), self._body(route)
+                question = self._question(case, "", "POST", path, route, body)
             else:
                 continue
             yield msgspec.structs.replace(question, identity=identity)
@@ -126,8 +129,7 @@ class Questions:
     def _of_methods(self, route: Route | None) -> Iterator[Question]:
         method, case = self._plan.wrong_method, Case.WRONG_METHOD
         if route is not None and (self._plan.models or self._plan.account is None):
-            body = _json(_named(route.body))
-            yield self._question(case, "", method, self._path(route), route, body)
+            yield self._question(case, "", method, self._path(route), route, self._body(route))
         elif self._plan.account is not None:
             path = self._of(self._plan.account)
             yield self._question(case, "", method, path, None, b"{}")
@@ -138,6 +140,10 @@ class Questions:
         body = _json(_named(route.body, allowed.model, prompt))
         path = self._path(route, allowed.model)
         return self._question(Case.TOO_LONG, route.name, "POST", path, route, body)
+
+    def _body(self, route: Route) -> bytes:
+        """A body that is right but for the name in it; without what it needs where that runs."""
+        return _json(_named(_without(route) if self.nameless else route.body))
 
     def _request(self, case: Case, request: Request) -> Question:
         body = b"" if request.body is None else _json(request.body)
@@ -171,6 +177,10 @@ class Questions:
     def _path(self, route: Route, model: str = NAME) -> str:
         base = "" if route.absolute else self._base
         return _filled(base + route.path, model)
+
+
+def _without(route: Route) -> dict[str, Any]:
+    return {name: value for name, value in route.body.items() if name != route.needed}
 
 
 def _filled(path: str, model: str = NAME) -> str:

@@ -121,6 +121,14 @@ LITELLM_RULES = (
         class_=AUTHENTICATION,
     ),
     Rule(
+        name="the credential is refused",
+        why="not the master key, and there is no database in which it could stand; when there is"
+        " one that cannot be reached, the status is 503",
+        codes=words("no_db_connection"),
+        statuses=statuses(400),
+        class_=AUTHENTICATION,
+    ),
+    Rule(
         name="the content was blocked",
         why="a word list or a policy of the gateway",
         codes=words("sensitive_words_detected prompt_blocked violation_fee.grok.csam"),
