@@ -15,11 +15,10 @@ from sidecar import __version__, clock
 from sidecar.audit.plans import Key
 from sidecar.audit.questions import Identity, Question
 from sidecar.config.resolved import Provider
-from sidecar.envelope.credentials import request_secrets
+from sidecar.envelope.credentials import carries_credential, request_secrets
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import inflate
 from sidecar.envelope.model import Classified, Headers, Seen
-from sidecar.envelope.redact import is_secret_header
 from sidecar.envelope.stream import classify_stream, is_stream
 from sidecar.proxy import clocks, headers, replies
 from sidecar.proxy.exchange import Exchange
@@ -133,7 +132,7 @@ class Asker:
         return [
             (name, value)
             for name, value in self._set
-            if name.decode().lower() != place and not is_secret_header(name.decode())
+            if name.decode().lower() != place and not carries_credential(name.decode().lower())
         ]
 
     async def _signing(self, question: Question) -> Signing | None:

@@ -163,13 +163,18 @@ _NOTES = {
 }
 
 
+_BEFORE_KEYS = frozenset({Case.UNKNOWN_PATH, Case.WRONG_METHOD})
+"""What many servers answer before they look at a key."""
+
+
 def in_context(
     findings: list[Finding], identities: dict[str, Identity], *, key: bool
 ) -> list[Finding]:
     """The findings with what they say about each other.
 
     A name that is looked up before the body is read hides the body's faults; a key that is needed
-    and not there hides everything; a key that nobody looks at cannot be wrong.
+    and not there hides everything; a key that nobody looks at cannot be wrong; and what a path that
+    is not there answers to says nothing of keys.
 
     Args:
         findings: all of an audit.
@@ -177,28 +182,27 @@ def in_context(
         key: there is one of our own.
     """
     own = [one for one in findings if identities[one.id] is Identity.OWN]
-    locked = bool(own) and all(one.class_ is ErrorClass.AUTHENTICATION for one in own)
+    behind = [one for one in own if one.case not in _BEFORE_KEYS]
+    locked = bool(behind) and all(one.class_ is ErrorClass.AUTHENTICATION for one in behind)
     named = {one.id.rpartition("/")[0]: one for one in own if one.case is Case.UNKNOWN_MODEL}
     ordinary = {one.signature for one in own if one.case in (Case.UNKNOWN_MODEL, Case.MISSING)}
-    return [
-        _placed(one, identities[one.id], locked=locked, key=key, named=named, ordinary=ordinary)
-        for one in findings
-    ]
+    nowhere = {one.signature for one in own if one.case is Case.UNKNOWN_PATH}
+    placed = []
+    for one in findings:
+        if identities[one.id] is Identity.OWN:
+            placed.append(_of_own(one, locked=locked, key=key, named=named))
+        elif one.result is not Result.MISLEADS or locked:
+            placed.append(one)
+        elif one.signature in ordinary:
+            placed.append(_as(one, Result.ACCEPTED, _NOTES[one.case]))
+        elif one.signature in nowhere and one.class_ is ErrorClass.PERMANENT:
+            placed.append(_as(one, Result.UNREACHED, "the path that was asked is not there"))
+        else:
+            placed.append(one)
+    return placed
 
 
-def _placed(
-    one: Finding,
-    identity: Identity,
-    *,
-    locked: bool,
-    key: bool,
-    named: dict[str, Finding],
-    ordinary: set[tuple[object, ...]],
-) -> Finding:
-    if identity is not Identity.OWN:
-        if one.result is Result.MISLEADS and one.signature in ordinary and not locked:
-            return _as(one, Result.ACCEPTED, _NOTES[one.case])
-        return one
+def _of_own(one: Finding, *, locked: bool, key: bool, named: dict[str, Finding]) -> Finding:
     if one.class_ is ErrorClass.AUTHENTICATION and (locked or not key):
         # A status that the daemon would leave as it is tells the truth about the key.
         why = "the key was not accepted" if key else "a key is needed"

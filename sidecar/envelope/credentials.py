@@ -88,7 +88,7 @@ def _all_secrets(
         lower = name.lower()
         if lower == b"cookie":
             cookies.append(value)
-        elif _carries_credential(lower.decode("latin-1")):
+        elif carries_credential(lower.decode("latin-1")):
             yield from _in_header(value)
     for secret in secrets_of_path(target.partition("?")[0], secret_paths):
         yield from (secret, unquote(secret))
@@ -115,7 +115,8 @@ def _in_target(target: str) -> Iterator[str]:
             yield from (segment, plain, plain.removeprefix("bot"), plain.rpartition(":")[2])
 
 
-def _carries_credential(name: str) -> bool:
+def carries_credential(name: str) -> bool:
+    """Whether a header of this name (in lower case) says who is asking."""
     return is_secret_header(name) or (
         _NAMED_KEY.search(name) is not None and name not in _NO_SECRETS
     )
