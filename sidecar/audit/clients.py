@@ -21,6 +21,8 @@ REQUESTS = 3
 _REPEATED = frozenset({408, 409, 429})
 _LONGEST = 120.0
 """Seconds of Retry-After beyond which OpenAI's client raises at once."""
+_LONGEST_SLEEP = 4_294_967.0
+"""Seconds that Anthropic's client sleeps at most: it obeys whatever it is told."""
 _INFINITE = frozenset({"inf", "+inf", "infinity", "+infinity"})
 
 _OPENAI: Final[Mapping[int, str]] = {
@@ -84,24 +86,34 @@ def openai(status: int | None, headers: Headers, now: float) -> Conduct:
     if status is None:
         return Conduct(requests=REQUESTS, wait=None, error="APIConnectionError")
     told = _retry_after(headers, now)
-    finite = told is not None and math.isfinite(told)
-    again = _again(status, headers) and not (finite and told is not None and told > _LONGEST)
-    return _conduct(status, _OPENAI, told, again=again)
+    if told == math.inf and not _is_word(headers):
+        # A number beyond all numbers is a long wait, and the word is none.
+        told = _LONGEST + 1
+    again = _again(status, headers) and not (told is not None and _LONGEST < told < math.inf)
+    wait = told if told is not None and 0 < told < math.inf else None
+    return _conduct(status, _OPENAI, wait if again else None, again=again)
 
 
 def anthropic(status: int | None, headers: Headers, now: float) -> Conduct:
     """What Anthropic's client does, which sleeps as long as it is told; as for `openai`."""
     if status is None:
         return Conduct(requests=REQUESTS, wait=None, error="APIConnectionError")
-    return _conduct(status, _ANTHROPIC, _retry_after(headers, now), again=_again(status, headers))
+    told = _retry_after(headers, now)
+    again = _again(status, headers)
+    wait = min(told, _LONGEST_SLEEP) if told is not None and told > 0 else None
+    return _conduct(status, _ANTHROPIC, wait if again else None, again=again)
 
 
-def _conduct(status: int, names: Mapping[int, str], told: float | None, *, again: bool) -> Conduct:
+def _conduct(status: int, names: Mapping[int, str], wait: float | None, *, again: bool) -> Conduct:
     if status < 400:
         return Conduct(requests=1, wait=None, error=None)
     error = names.get(status) or ("InternalServerError" if status >= 500 else "APIStatusError")
-    wait = told if again and told is not None and 0 < told < math.inf else None
     return Conduct(requests=REQUESTS if again else 1, wait=wait, error=error)
+
+
+def _is_word(headers: Headers) -> bool:
+    names = ("retry-after-ms", "retry-after")
+    return any((headers.get(name) or "").strip().lower() in _INFINITE for name in names)
 
 
 def _again(status: int, headers: Headers) -> bool:
@@ -119,8 +131,6 @@ def _retry_after(headers: Headers, now: float) -> float | None:
             told = float(text or "")
         except ValueError:
             continue
-        if told == math.inf and (text or "").strip().lower() not in _INFINITE:
-            return _LONGEST + 1
         return told / divisor
     try:
         date = parsedate_tz(headers.get("retry-after") or "")

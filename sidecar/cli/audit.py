@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ from sidecar.proxy.failures import Refused
 from sidecar.proxy.runtime import dialect_of
 
 _CONTEXT = 1_000_000
+_PATH = re.compile(r"/[!-\"$-~]*")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +94,7 @@ def execute(arguments: argparse.Namespace) -> int:
     before = None if arguments.baseline is None else baseline.read(arguments.baseline)
     provider = _provider(load(arguments, os.environ).config, arguments.provider)
     for path in (arguments.base, arguments.path):
-        if path and not (path.startswith("/") and path.isascii() and path.isprintable()):
+        if path and _PATH.fullmatch(path) is None:
             raise CommandError(f"{printable(path)} is no path: it begins with /", Exit.USAGE)
     plan = plan_of(dialect_of(provider).name, path=arguments.path)
     own, key = _key(arguments, provider, plan, os.environ)
