@@ -304,7 +304,9 @@ class Call:
             return self._verdict or outcome.verdict
         self.settled = True
         runtime, admission = self.runtime, self.admission
-        if runtime is not None and (runtime.gates or concerns_gates(outcome)):
+        if runtime is not None and (
+            runtime.gates or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
+        ):
             outcome = self._tell_gates(runtime, outcome)
         self._verdict = outcome.verdict
         if admission is not None:
