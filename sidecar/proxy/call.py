@@ -436,7 +436,9 @@ class Call:
         runtime, admission = self.runtime, self.admission
         if network.down and runtime is not None and runtime.upstream.host is not None:
             outcome = network.judged(outcome, runtime.upstream.host)
-        if runtime is not None and (runtime.gates or concerns_gates(outcome)):
+        if runtime is not None and (
+            runtime.gates or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
+        ):
             outcome = self._tell_gates(runtime, outcome)
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
