@@ -27,6 +27,7 @@ from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
 from sidecar.dependencies.guard import Dependencies
+from sidecar.fleet.state import Keeper
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
@@ -101,6 +102,7 @@ class Daemon:
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
         self.plane = DataPlane(config, self.registry, self.observer)
         self.dependencies = Dependencies(config.dependencies, self.registry, self.observer)
+        self.keeper = Keeper(config.state_file, self.registry, self._state_fault)
         self.admin = AdminPlane(self)
         self.probe = ProbePlane(self)
         self.started_at = clock.wall()
@@ -120,6 +122,10 @@ class Daemon:
     def in_flight(self, provider: str) -> int:
         """Calls of a provider that have begun and not ended."""
         return self.plane.in_flight(provider)
+
+    async def settled(self) -> None:
+        """Returns when what must survive a restart is kept, or cannot be."""
+        await self.keeper.settled()
 
     async def reload(self) -> ReloadResult:
         """Reads the configuration again and takes it if it is good; never half of it."""
@@ -187,6 +193,10 @@ class Daemon:
 
     def _transition(self, transition: Transition) -> None:
         self.observer.emit(transition)
+        self.keeper.soon()
+
+    def _state_fault(self, error: Exception) -> None:
+        self.observer.emit(Fault(at=clock.wall(), where="state", error=error))
 
     def _breaker_fault(self, error: Exception) -> None:
         self.observer.emit(Fault(at=clock.wall(), where="breaker", error=error))
@@ -207,6 +217,7 @@ class Daemon:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_fault)
+        await self.keeper.restore()
         try:
             names: list[str] = []
             for address in self.manager.listens("listen", self.config.listen):
@@ -289,6 +300,7 @@ class Daemon:
                 told = now
                 self.manager.status(self._status_line())
             self.dependencies.tick(now)
+            self.keeper.look()
             self.failures.settle()
             offset = clock.wall() - now
             if offset - before > SUSPENDED:
@@ -338,6 +350,8 @@ class Daemon:
                 task.cancel()
         self.plane.stop_listening()
         await self.plane.stop()
+        if self.listening:
+            await self.keeper.close()
         await self.admin.stop()
         await self.probe.stop()
         self.log.flush()
@@ -411,6 +425,7 @@ def restart_needed(old: Config, new: Config) -> tuple[str, ...]:
         "admin.listen": (old.admin.listen, new.admin.listen),
         "probe.listen": (old.probe_listen, new.probe_listen),
         "log.format": (old.log.format, new.log.format),
+        "state_file": (old.state_file, new.state_file),
     }
     return tuple(key for key, (before, after) in pairs.items() if before != after)
 

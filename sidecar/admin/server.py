@@ -101,6 +101,9 @@ class DaemonView(AgentView, Protocol):
     def draining(self) -> bool:
         """Whether the daemon is on its way out."""
 
+    async def settled(self) -> None:
+        """Wait until what must survive a restart is kept, or cannot be."""
+
     async def reload(self) -> ReloadResult:
         """Read the configuration again, and take it if it is good."""
 
@@ -265,6 +268,8 @@ class AdminPlane:
                 at=wall, key=snapshot.key, verb=word, duration=orders.seconds, reason=orders.reason
             )
         )
+        # Who reads the answer may pull the plug after it.
+        await self._daemon.settled()
         times = Times(now, wall)
         if snapshot.key in self._daemon.config.dependencies:
             return json_answer(dependency_entry(self._daemon, snapshot, times))

@@ -136,7 +136,7 @@ configuration.
 
 A reload (`SIGHUP`, or `POST /reload`) takes every other key for the next call and keeps what the
 breakers know; these count only after a restart, and a reload that finds them changed says so:
-`listen`, `admin.listen`, `probe.listen`, `log.format`: restart.
+`listen`, `admin.listen`, `probe.listen`, `log.format`, `state_file`: restart.
 
 ## How values are written
 

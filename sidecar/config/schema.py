@@ -428,6 +428,13 @@ class Root(Section, frozen=True, kw_only=True):
     probe: Annotated[ProbeSection, _about("The probe listener.")] = ProbeSection()
     log: Annotated[Log, _about("The log.")] = Log()
     drain: Annotated[Drain, _about("Stopping.")] = Drain()
+    state_file: Annotated[
+        File | None,
+        _about(
+            "A file for what must survive a restart: states and modes that were set by hand, and "
+            "waits that upstreams asked for; `null` = nothing survives. Nobody else may use it."
+        ),
+    ] = None
     defaults: Annotated[Settings, _about("What holds for every provider.")] = Settings()
     providers: Annotated[
         dict[str, ProviderSection],

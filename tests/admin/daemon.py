@@ -58,6 +58,9 @@ class Daemon:
     def in_flight(self, provider: str) -> int:
         return self.running.get(provider, 0)
 
+    async def settled(self) -> None:
+        pass
+
     async def reload(self) -> ReloadResult:
         if self.reload_gate is not None:
             await self.reload_gate.wait()

@@ -313,7 +313,7 @@ ELSEWHERE = {
     "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
-AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format"}
+AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format", "state_file"}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.key)
@@ -365,6 +365,7 @@ async def test_f124_what_needs_a_restart_is_named(start, upstream, log) -> None:
     content["admin"]["listen"] = "127.0.0.1:17601"
     content["probe"] = {"listen": "127.0.0.1:17602"}
     content["log"] = {"format": "text"}
+    content["state_file"] = "state.json"
     file.write_text(yaml.safe_dump(content))
     found = await admin(running, "/reload", "POST")
     assert found.status == 200
