@@ -20,6 +20,9 @@ from tests.field.scene import CHAT, JSON, OK, admin, base, document, error
 from tests.proxy.callers import Caller, call, chat
 from tests.proxy.upstreams import Visit
 
+A_LIFE = 5
+"""Kills of one daemon; a test lasts no longer."""
+
 KILLS = int(os.environ.get("SIDECAR_KILLS", "5"))
 CALLERS = 8
 WAIT = 600
@@ -133,15 +136,16 @@ async def ill_or_well(visit: Visit) -> None:
         await visit.send(OK)
 
 
-async def test_killed_at_any_instant(process, upstream) -> None:
+@pytest.mark.parametrize("seed", range(max(1, KILLS // A_LIFE)))
+async def test_killed_at_any_instant(process, upstream, seed) -> None:
     upstream.script = ill_or_well
     one = await process(
         {"up": base(upstream.url, shedding={"retry_after_max": "1h"})}, state_file="state.json"
     )
     file = one.config.with_name("state.json")
-    world = World(one, seed=9)
+    world = World(one, seed=seed)
     starts = []
-    for _ in range(KILLS):
+    for _ in range(A_LIFE):
         await world.live(0.2 + world.random.random() * 2)
         if file.exists():
             json.loads(file.read_bytes())
@@ -158,6 +162,6 @@ async def test_killed_at_any_instant(process, upstream) -> None:
         "state.json.new",
     }
     print(  # noqa: T201 - what a person who asks for a hundred wants to read
-        f"{KILLS} kills, {world.calls} calls, {len(world.known)} orders and {len(world.waits)} waits"
+        f"{A_LIFE} kills, {world.calls} calls, {len(world.known)} orders and {len(world.waits)} waits"
         f" known at the end, ready again after {max(starts):.2f} s at most"
     )
