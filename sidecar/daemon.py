@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +44,12 @@ SUSPENDED = 5.0
 
 CLOSING = 5.0
 """Seconds that closing may take after the drain, as told to the service manager."""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What a daemon is told by: stop, stop, reload."""
+
+EXITING = 2.0
+"""Seconds that the interpreter may take to end once everything is closed."""
 
 STATUS_EVERY = 5.0
 """Seconds between two looks at what the service manager should show of the state."""
@@ -394,9 +401,10 @@ async def _serve(options: Options, config: Config) -> int:
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, daemon.stop)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    for number, act in zip(SIGNALS, (daemon.stop, daemon.stop, reload), strict=True):
+        loop.add_signal_handler(number, act)
+    # Held back since the command began, so that an edit during the start is not lost.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     await daemon.start()
     # What exists now lives as long as the process: the collector need not look at it again.
     gc.collect()
@@ -406,7 +414,23 @@ async def _serve(options: Options, config: Config) -> int:
         await daemon.run()
     finally:
         await daemon.close()
+        _nothing_more(loop)
     return 0
+
+
+def _nothing_more(loop: asyncio.AbstractEventLoop) -> None:
+    """What is left is the interpreter's own end, which nothing may turn into a failure.
+
+    A loop that closes gives signals their defaults back, and a further SIGTERM would end the
+    process as if it had failed; a thread that hangs (a resolver, a mount) would be waited for
+    without end.
+    """
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    overdue = threading.Timer(EXITING, os._exit, (0,))
+    overdue.daemon = True
+    overdue.start()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -113,6 +113,8 @@ def _dispatch(arguments: list[str]) -> int:
         arguments = arguments[1:]
     if first == "serve":
         _stop_at_once_while_starting()
+        # A reload during the start waits until there is something to reload; it is no end.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     module = module_of(first)
     parsed = parser_of(first, module).parse_args(arguments, argparse.Namespace(command=first))
     code = module.execute(parsed)
