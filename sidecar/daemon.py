@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -389,6 +390,15 @@ def serve(options: Options) -> int:
             return runner.run(_serve(options, config))
     finally:
         handler.flush()
+        _forget_unwritten()
+
+
+def _forget_unwritten() -> None:
+    """Lines that a full disk did not take must not turn the end into a failure."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 async def _serve(options: Options, config: Config) -> int:
