@@ -29,6 +29,7 @@ from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
 from sidecar.dependencies.guard import Dependencies
+from sidecar.faults.injector import Faults
 from sidecar.fleet.state import Keeper
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
@@ -126,6 +127,11 @@ class Daemon:
         self._pinger: asyncio.Task[None] | None = None
 
     # -- what the admin plane sees ----------------------------------------------------------
+
+    @property
+    def faults(self) -> Faults:
+        """What is done to calls on purpose."""
+        return self.plane.faults
 
     def in_flight(self, provider: str) -> int:
         """Calls of a provider that have begun and not ended."""

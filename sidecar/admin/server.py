@@ -18,10 +18,11 @@ import msgspec
 from aiohttp import web
 
 from sidecar import clock
-from sidecar.admin import page
+from sidecar.admin import faults, page
 from sidecar.admin.agents import AgentCalls, AgentView
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
+from sidecar.admin.faults import FaultsView
 from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
 from sidecar.admin.requests import (
@@ -82,7 +83,7 @@ class BreakerControl(SnapshotSource, Protocol):
         """Act on one breaker; see `Registry.control` for what it raises."""
 
 
-class DaemonView(AgentView, Protocol):
+class DaemonView(AgentView, FaultsView, Protocol):
     """What the admin plane sees of the daemon."""
 
     @property
@@ -187,6 +188,8 @@ class AdminPlane:
         if path in self._reads:
             check_method(request, "GET", "HEAD")
             return await self._reads[path](request)
+        if path == "/faults":
+            return await self._faults(request)
         if path == "/reload":
             self._check_mutation(request)
             return await self._reload()
@@ -197,8 +200,8 @@ class AdminPlane:
         raise AdminError(
             404,
             "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /events, /config; "
-            "POST /reload, /breakers/{key}/{verb}; what agents ask is below /v1/",
+            "no such call: GET /, /healthz, /readyz, /status, /events, /config, /faults; "
+            "POST /reload, /faults, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
     def _check_mutation(self, request: web.BaseRequest) -> None:
@@ -237,6 +240,13 @@ class AdminPlane:
                 "problems": msgspec.to_builtins(result.problems),
             },
         )
+
+    async def _faults(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method in ("GET", "HEAD"):
+            return faults.shown(self._daemon)
+        check_method(request, "GET", "HEAD", "POST")
+        self._check_mutation(request)
+        return faults.added(self._daemon, await read_body(request))
 
     async def _control(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         segments = path.split("/")

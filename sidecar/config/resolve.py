@@ -61,6 +61,7 @@ class Resolver:
             log=self._section("log"),
             drain=self._section("drain"),
             state_file=state_file,
+            faults=self._section("faults"),
             providers=MappingProxyType(providers),
             dependencies=MappingProxyType(dependencies),
             disabled=MappingProxyType(self.disabled),

@@ -15,6 +15,7 @@ from sidecar.envelope.model import Classified, Envelope, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
+from sidecar.faults.injector import Fault as InjectedFault
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
@@ -30,9 +31,14 @@ from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
+    from sidecar.config.schema import FaultSection
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
+
+
+FAULT_HEADER = b"x-sidecar-fault"
+"""By which a call asks for a fault, where that is allowed, and by which its answer is marked."""
 
 
 class Call:
@@ -58,6 +64,7 @@ class Call:
 
     __slots__ = (
         "_ending",
+        "_fault",
         "_finished",
         "_first_byte_at",
         "_forwarding",
@@ -94,6 +101,7 @@ class Call:
         self._started = machine.monotonic()
         self._unreadable = unreadable
         self._ending: Ending | None = None
+        self._fault: InjectedFault | None = None
         self._finished = False
         self._first_byte_at: float | None = None
         self._forwarding: Forwarding | None = None
@@ -187,14 +195,18 @@ class Call:
             self._signing = await signer.ready()
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
+        asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
         self._admit(runtime)
+        if plane.faults.active or asked is not None:
+            self._fault = self._chosen_fault(runtime, asked)
         self._forwarding = forwarding = Forwarding(
-            runtime, incoming, rest, self.connection.clock, plane.loop, self._started, self._signing
-        )
+            runtime, incoming, rest, self.connection.clock, plane.loop, self._started,
+            self._signing, self._fault,
+        )  # fmt: skip
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
         self._upstream_status = answer.message.code
-        if self.admission is not None:
+        if self.admission is not None and self._is_evidence:
             self.admission.first_byte(self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
@@ -234,6 +246,24 @@ class Call:
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
 
+    def _chosen_fault(self, runtime: Runtime, asked: FaultSection | None) -> InjectedFault | None:
+        return self.plane.faults.choose(
+            provider=runtime.name,
+            model=self._model,
+            method=self.incoming.method,
+            path=self.path,
+            shown_path=self._shown_path,
+            correlation_id=self.correlation_id,
+            asked=asked,
+            now=machine.monotonic(),
+            wall=machine.wall(),
+        )
+
+    @property
+    def _is_evidence(self) -> bool:
+        """Does the call say something about the provider? An injected fault does only if asked."""
+        return self._fault is None or self._fault.counts
+
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys."""
         dialect = self.runtime.dialect if self.runtime is not None else None
@@ -264,7 +294,8 @@ class Call:
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
         if self.admission is not None:
-            self.admission.settle(outcome, machine.monotonic())
+            told = outcome if self._is_evidence else Outcome(Verdict.NEUTRAL)
+            self.admission.settle(told, machine.monotonic())
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
@@ -309,7 +340,9 @@ class Call:
         """`marks` of an answer that was forwarded without an error, written."""
         assert self.runtime is not None
         breaker = self.plane.breaker_mark(self.runtime.name, self.admission)
-        return b"%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+        fault = b"" if self._fault is None else headers.lines([self._fault.mark])
+        return b"%b%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+            fault,
             self.runtime.mark_lines,
             breaker.encode("latin-1"),
             self.correlation_id.encode("latin-1"),
@@ -325,6 +358,8 @@ class Call:
             held_by = self._refusal or self.admission
             marks.append(("x-sidecar-breaker", self.plane.breaker_mark(self.runtime.name, held_by)))
         marks.append(("x-correlation-id", self.correlation_id))
+        if self._fault is not None:
+            marks.append(self._fault.mark)
         return marks
 
     def _answer_refusal(self, refused: Refused) -> None:
@@ -472,6 +507,14 @@ class Call:
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
         classified = self.classified
+        if self._fault is not None:
+            self._fault.finished(
+                now,
+                status=self.out.status,
+                decision=self.decision,
+                verdict=self._verdict.value if self._verdict else None,
+                envelope=classified.brief if classified else None,
+            )
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
@@ -494,5 +537,6 @@ class Call:
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
+                fault=self._fault.name if self._fault else None,
             )
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from sidecar import clock as machine
+from sidecar.faults.injector import Fault
 from sidecar.proxy import headers
 from sidecar.proxy.clocks import Clock, timeout
 from sidecar.proxy.exchange import Answer, Exchange
@@ -33,6 +34,7 @@ class Forwarding:
         loop: the running loop.
         started: when the call began, monotonic seconds.
         signing: signs the request; None where nothing does.
+        fault: what is done to the call on purpose; None to nearly all of them.
 
     Attributes:
         exchange: the connection in use; None before there is one.
@@ -40,6 +42,7 @@ class Forwarding:
     """
 
     __slots__ = (
+        "_fault",
         "_incoming",
         "_loop",
         "_rest",
@@ -62,7 +65,9 @@ class Forwarding:
         loop: asyncio.AbstractEventLoop,
         started: float,
         signing: Signing | None,
+        fault: Fault | None = None,
     ) -> None:
+        self._fault = fault
         self._runtime = runtime
         self._incoming = incoming
         self._rest = rest
@@ -102,6 +107,18 @@ class Forwarding:
         return await self._ask(await self._open(fresh=True))
 
     async def _open(self, *, fresh: bool) -> Exchange:
+        if self._fault is not None:
+            from sidecar.faults.wire import open_exchange  # noqa: PLC0415 - only tests need it
+
+            self.exchange = await open_exchange(
+                self._fault,
+                self._runtime.dialect,
+                self._rest.partition("?")[0],
+                lambda: self._runtime.upstream.connect(fresh=fresh),
+                head_only=self._incoming.method == "HEAD",
+                upgrades=self._incoming.upgrades,
+            )
+            return self.exchange
         connection = await self._runtime.upstream.connect(fresh=fresh)
         self.exchange = Exchange(
             connection,

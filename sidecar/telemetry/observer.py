@@ -93,6 +93,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
         upstream_request_id: the upstream's own id of the call, where an error gave one.
         look: makes the `raw` that the envelope leaves out.
+        fault: the rule of the fault that was injected; None for a call as it came.
     """
 
     at: float
@@ -115,6 +116,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ending: Ending | None = None
     upstream_request_id: str | None = None
     look: RawMaker | None = None
+    fault: str | None = None
 
 
 class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,6 +13,7 @@ from sidecar.config.load import load
 from sidecar.config.resolved import Config
 from sidecar.dependencies.guard import Dependencies
 from sidecar.envelope.model import Verdict
+from sidecar.faults.injector import Faults
 from sidecar.proxy.runtime import breakers_of
 from sidecar.telemetry.failures import Failures
 from sidecar.telemetry.observer import Fact, Observer
@@ -45,6 +46,7 @@ class Daemon:
         self.result = ReloadResult(generation=2, hash="abc", added=("groq",))
         self.reload_gate: asyncio.Event | None = None
         self.config = self._load(folder, text, token)
+        self.faults = Faults(self.config.faults)
         self.registry.configure(breakers_of(self.config), clock.monotonic())
         self.dependencies = Dependencies(self.config.dependencies, self.registry, self.observer)
 

@@ -124,7 +124,7 @@ def test_a_section_on_the_top_level(problems_of):
     ]
 
 
-@pytest.mark.parametrize("key", ["retry", "faults", "sign"])
+@pytest.mark.parametrize("key", ["retry", "sign"])
 def test_keys_of_later_versions_are_unknown(key, problems_of):
     (line,) = problems_of(HEAD + f"{key}: null")
     assert f"{key}: unknown key" in line

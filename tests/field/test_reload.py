@@ -311,6 +311,7 @@ ELSEWHERE = {
     "proxy": "an egress proxy makes other connections, as `upstream` does",
     "dependencies.": "the keys of one have their effects in tests/dependencies",
     "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
+    "faults.": "that a reload changes what is injected is tested in tests/faults",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
 AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format", "state_file"}
