@@ -11,6 +11,8 @@ import random
 import re
 from collections.abc import Mapping
 
+from sidecar.envelope.redact import shown_name
+
 LIMIT = 128
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._:/-]+")
@@ -19,8 +21,12 @@ _ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell calls apart, they 
 
 
 def sanitised(value: str) -> str:
-    """A correlation id of at most 128 characters of `[A-Za-z0-9._:/-]`."""
-    return _FORBIDDEN.sub("_", value.strip())[:LIMIT]
+    """A correlation id of at most 128 characters of `[A-Za-z0-9._:/-]`.
+
+    It goes to every place that people look at, so that one that is a credential by its looks, sent
+    by mistake, is replaced: by the same word for the same one, until the process ends.
+    """
+    return _FORBIDDEN.sub("_", shown_name(_FORBIDDEN.sub("_", value.strip())[:LIMIT]))
 
 
 def given(found: Mapping[bytes, bytes]) -> str | None:

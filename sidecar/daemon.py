@@ -28,14 +28,18 @@ from sidecar.config.addresses import Listen
 from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
+from sidecar.config.watch import EVERY, SETTLE, Watch, watchable
 from sidecar.dependencies.guard import Dependencies
 from sidecar.faults.injector import Faults
 from sidecar.fleet.state import Keeper
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
+from sidecar.telemetry.export import Export
 from sidecar.telemetry.failures import Failures
+from sidecar.telemetry.figures import Figures
 from sidecar.telemetry.observer import ConfigReloaded, Fault, Observer
+from sidecar.telemetry.readings import NoPacing, PacingSource
 from sidecar.telemetry.tally import Tally
 
 TICK = 0.5
@@ -69,11 +73,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         config: the file, if the search is not wanted.
         overrides: what the flags say; above file and environment.
         unknown_keys: `warn` lets a file with keys of a later version pass.
+        watch: a changed file is reloaded by itself even if it is no symbolic link.
     """
 
     config: Path | None = None
     overrides: Overrides = Overrides()
     unknown_keys: Literal["error", "warn"] = "error"
+    watch: bool = False
 
 
 class CannotListen(Exception):
@@ -106,11 +112,16 @@ class Daemon:
         self.config = config
         self.tally = Tally()
         self.failures = Failures()
+        self.figures = Figures((*config.providers, *config.dependencies))
+        self.pacing: PacingSource = NoPacing()
         self.log = logs.LogListener()
-        self.observer = Observer(self.tally, self.failures, self.log)
+        self.observer = Observer(self.tally, self.figures, self.failures, self.log)
+        self.exports = Export(self, os.environ)
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
-        self.plane = DataPlane(config, self.registry, self.observer)
-        self.dependencies = Dependencies(config.dependencies, self.registry, self.observer)
+        self.plane = DataPlane(config, self.registry, self.observer, self.exports.tracing)
+        self.dependencies = Dependencies(
+            config.dependencies, self.registry, self.observer, self.plane.watch.network
+        )
         self.keeper = Keeper(config.state_file, self.registry, self._state_fault)
         self.admin = AdminPlane(self)
         self.probe = ProbePlane(self)
@@ -121,6 +132,9 @@ class Daemon:
         self.draining = False
         self.addresses: dict[str, tuple[str, ...]] = {}
         self._reloading = asyncio.Lock()
+        self._files = Watch(plain=options.watch)
+        self._files.note(watchable(config))
+        self._watcher: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._ticker: asyncio.Task[None] | None = None
@@ -140,6 +154,19 @@ class Daemon:
     async def settled(self) -> None:
         """Returns when what must survive a restart is kept, or cannot be."""
         await self.keeper.settled()
+
+    @property
+    def network_down(self) -> bool:
+        """Has this machine no way out?"""
+        return self.plane.watch.network.down
+
+    def telemetry_failures(self) -> int:
+        """How often a part of the telemetry failed."""
+        return self.observer.failures
+
+    def log_losses(self) -> tuple[int, int]:
+        """Lines of the log that were dropped, and that were summed up."""
+        return logs.dropped(), self.log.suppressed
 
     async def reload(self) -> ReloadResult:
         """Reads the configuration again and takes it if it is good; never half of it."""
@@ -174,12 +201,27 @@ class Daemon:
         return result
 
     def _load(self) -> Config:
-        return load(
+        self._files.note(watchable(self.config))
+        config = load(
             self._options.config,
             environ=os.environ,
             unknown_keys=self._options.unknown_keys,
             overrides=self._options.overrides,
         )
+        self._files.note_new(watchable(config))
+        return config
+
+    async def _watch(self) -> None:
+        """Reloads when a file was exchanged and stands still; not while draining."""
+        while not self.draining:
+            await asyncio.sleep(EVERY)
+            # A file system may hang; calls go on meanwhile.
+            changes = await asyncio.to_thread(self._files.changes)
+            if not changes:
+                continue
+            await asyncio.sleep(SETTLE)
+            if changes == await asyncio.to_thread(self._files.changes) and not self.draining:
+                await self.reload()
 
     def _take(self, config: Config) -> ReloadResult:
         old = self.config
@@ -187,6 +229,7 @@ class Daemon:
         new = {**config.providers, **config.dependencies}
         self.plane.reconfigure(config)
         self.dependencies.configure(config.dependencies, clock.monotonic())
+        self.figures.configure((*config.providers, *config.dependencies))
         self.config = config
         self.config_error = None
         if config.log.level != old.log.level:
@@ -257,6 +300,7 @@ class Daemon:
             await self.close()
             raise
         self.listening = True
+        self.exports.start(self.observer)
         self._ticker = loop.create_task(self._tick())
         logs.event(
             "daemon.listening",
@@ -273,6 +317,7 @@ class Daemon:
             logs.event("manager.socket_unused", level=logging.WARNING, descriptor_name=name)
         self.manager.ready(self._status_line())
         self._pinger = loop.create_task(self.manager.keep_pinging())
+        self._watcher = loop.create_task(self._watch())
 
     def _check_exposure(self, where: str, addresses: tuple[Listen, ...]) -> None:
         """The rule of the configuration, for sockets that it did not choose."""
@@ -299,6 +344,8 @@ class Daemon:
         told = ", ".join(bad) if bad else "all up"
         running = _count(self.plane.active, "call")
         line = f"{_count(len(names), 'provider')}, {told}; {running} under way"
+        if self.network_down:
+            line += "; network down"
         if self.config_error is not None:
             line += f"; the last reload was refused: {self.config_error}"
         return line[:500]
@@ -306,8 +353,11 @@ class Daemon:
     async def _tick(self) -> None:
         before = clock.wall() - clock.monotonic()
         told = 0.0
+        loop = asyncio.get_running_loop()
         while True:
+            due = loop.time() + TICK
             await asyncio.sleep(TICK)
+            self.figures.loop_delay.add(max(loop.time() - due, 0.0))
             now = clock.monotonic()
             self.registry.tick(now)
             if now - told >= STATUS_EVERY and self.manager.address is not None:
@@ -359,7 +409,7 @@ class Daemon:
 
     async def close(self) -> None:
         """Frees everything."""
-        for task in (self._ticker, self._pinger):
+        for task in (self._ticker, self._pinger, self._watcher):
             if task is not None:
                 task.cancel()
         self.plane.stop_listening()
@@ -372,6 +422,7 @@ class Daemon:
         self.manager.close()
         if self.listening:
             logs.event("daemon.stopped")
+        await self.exports.close()
 
 
 def serve(options: Options) -> int:

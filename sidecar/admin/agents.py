@@ -16,7 +16,13 @@ from aiohttp import web
 
 from sidecar import clock, correlation
 from sidecar.admin.answers import AdminError, answer, encode_json, json_answer
-from sidecar.admin.failures import failure_entries, group_document, read_fields
+from sidecar.admin.failures import (
+    failure_entries,
+    group_document,
+    latest_document,
+    read_fields,
+    read_number,
+)
 from sidecar.admin.requests import (
     LARGEST_BODY,
     check_method,
@@ -197,8 +203,12 @@ class AgentCalls:
     def _groups(self, request: web.BaseRequest) -> web.Response:
         check_method(request, "GET", "HEAD")
         query = parse_qs(request.raw_path.partition("?")[2], keep_blank_values=True)
-        fields = read_fields(query.get("by"))
-        return json_answer(group_document(self._daemon.failures, fields, clock.wall()))
+        failures = self._daemon.failures
+        if "after" in query:
+            after, refusals = read_number(query["after"]), "refusals" in query
+            return json_answer(latest_document(failures, after, refusals=refusals))
+        fields, minutes = read_fields(query.get("by")), "minutes" in query
+        return json_answer(group_document(failures, fields, clock.wall(), minutes=minutes))
 
     def _failure(self, request: web.BaseRequest, correlation_id: str) -> web.Response:
         check_method(request, "GET", "HEAD")

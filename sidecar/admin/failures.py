@@ -17,6 +17,7 @@ from sidecar.telemetry.failures import FIELDS, SECONDS, Failure, Failures, Sight
 from sidecar.telemetry.observer import CallFinished
 
 _USUAL = ("class", "source", "code")
+_LONGEST_NUMBER = 18
 
 
 def read_fields(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -36,13 +37,16 @@ def read_fields(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fields))
 
 
-def group_document(failures: Failures, fields: Sequence[str], wall: float) -> dict[str, Any]:
+def group_document(
+    failures: Failures, fields: Sequence[str], wall: float, *, minutes: bool
+) -> dict[str, Any]:
     """The failures of the last hour, the most frequent kinds first.
 
     Args:
         failures: what is grouped.
         fields: what by; see `read_fields`.
         wall: seconds since the epoch.
+        minutes: with each group's counts by the minute, the present one last.
     """
     groups = failures.groups(fields)
     return {
@@ -56,10 +60,38 @@ def group_document(failures: Failures, fields: Sequence[str], wall: float) -> di
                 "count": group.count,
                 "first": _sighting(group.first),
                 "last": _sighting(group.last),
+                **({"minutes": group.minutes} if minutes else {}),
             }
             for group in groups
         ],
     }
+
+
+def latest_document(failures: Failures, after: int, *, refusals: bool) -> dict[str, Any]:
+    """The last failures without what was seen with them, the last one first.
+
+    Args:
+        failures: what is listed.
+        after: only those with a higher number.
+        refusals: what the daemon refused itself too.
+    """
+    found = failures.latest(after, refusals=refusals)
+    return {
+        "after": found[0].number if found else after,
+        "failures": [{"number": failure.number, **_entry(failure, raw=False)} for failure in found],
+    }
+
+
+def read_number(given: Sequence[str] | None) -> int:
+    """The number of `after`; 0 if there is none.
+
+    Raises:
+        AdminError: 400 for what is no number.
+    """
+    text = given[-1] if given else "0"
+    if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
+        raise AdminError(400, "bad_request", "after is a number of a failure")
+    return int(text)
 
 
 def failure_entries(failures: Sequence[Failure], *, raw: bool) -> list[dict[str, Any]]:

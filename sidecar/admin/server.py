@@ -10,7 +10,8 @@ one percent-encoded segment and a decoded slash would split it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn, Protocol
 from urllib.parse import unquote
 
@@ -18,13 +19,14 @@ import msgspec
 from aiohttp import web
 
 from sidecar import clock
-from sidecar.admin import faults, page
+from sidecar.admin import faults
 from sidecar.admin.agents import AgentCalls, AgentView
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
 from sidecar.admin.faults import FaultsView
 from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
+from sidecar.admin.page import page
 from sidecar.admin.requests import (
     check_caller,
     check_method,
@@ -43,6 +45,7 @@ from sidecar.admin.status import (
 from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
+from sidecar.telemetry import exposition, readings
 from sidecar.telemetry.observer import Controlled, Fault, Observer
 
 _EVENT_SECONDS = 30.0
@@ -74,7 +77,7 @@ class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class BreakerControl(SnapshotSource, Protocol):
+class BreakerControl(SnapshotSource, readings.Breakers, Protocol):
     """The part of the breaker registry that is steered here."""
 
     def control(
@@ -83,7 +86,7 @@ class BreakerControl(SnapshotSource, Protocol):
         """Act on one breaker; see `Registry.control` for what it raises."""
 
 
-class DaemonView(AgentView, FaultsView, Protocol):
+class DaemonView(AgentView, FaultsView, readings.Source, Protocol):
     """What the admin plane sees of the daemon."""
 
     @property
@@ -113,7 +116,7 @@ Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class ProbePlane:
-    """Liveness and readiness for a supervisor, which comes by any name and changes nothing."""
+    """Liveness, readiness and metrics for who comes by any name and changes nothing."""
 
     def __init__(self, daemon: DaemonView) -> None:
         self._daemon = daemon
@@ -129,7 +132,11 @@ class ProbePlane:
 
     async def _handle(self, _door: Door, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return _probe(self._daemon, request, target_path(request))
+            path = target_path(request)
+            if path == "/metrics":
+                check_method(request, "GET", "HEAD")
+                return await _metrics(self._daemon, request)
+            return _probe(self._daemon, request, path)
         except AdminError as refusal:
             return refusal.answer()
 
@@ -150,6 +157,7 @@ class AdminPlane:
             "/": self._page,
             "/config": self._config,
             "/events": self._events,
+            "/metrics": self._metrics,
             "/status": self._status,
         }
 
@@ -184,7 +192,14 @@ class AdminPlane:
         if path in _PROBES:
             return _probe(self._daemon, request, path)
         if door.exposed:
-            check_token(request, self._daemon.config.admin.token)
+            try:
+                check_token(request, self._daemon.config.admin.token)
+            except AdminError as refusal:
+                if path != "/" or not _wants_html(request):
+                    raise
+                # A browser has no token to send before it has a page that asks for one; the page
+                # itself holds nothing that anybody may not know.
+                return _page(refusal.status, refusal.headers)
         if path in self._reads:
             check_method(request, "GET", "HEAD")
             return await self._reads[path](request)
@@ -200,7 +215,7 @@ class AdminPlane:
         raise AdminError(
             404,
             "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /events, /config, /faults; "
+            "no such call: GET /, /healthz, /readyz, /status, /metrics, /events, /config, /faults; "
             "POST /reload, /faults, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
@@ -214,10 +229,11 @@ class AdminPlane:
     async def _status(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
 
+    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await _metrics(self._daemon, request)
+
     async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
-        document = status(self._daemon, clock.monotonic(), clock.wall())
-        body = page.render(document).encode("utf-8", "replace")
-        return answer(body, "text/html; charset=utf-8")
+        return _page()
 
     async def _config(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(self._daemon.config.redacted())
@@ -326,13 +342,34 @@ class AdminPlane:
         return response
 
 
+async def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:
+    """Everything that is measured, in the format that the caller prefers.
+
+    Read here, at one moment; written in a thread, since the text of many models is long.
+    """
+    openmetrics = exposition.wants_openmetrics(request.headers.get("Accept"))
+    reading = readings.read(daemon, clock.monotonic())
+    body = await asyncio.to_thread(exposition.render, reading, openmetrics=openmetrics)
+    return answer(body, exposition.OPENMETRICS if openmetrics else exposition.TEXT)
+
+
 _PROBES = frozenset({"/healthz", "/readyz"})
+_HTML = "text/html; charset=utf-8"
+
+
+def _page(status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> web.Response:
+    policy = {"Content-Security-Policy": page().policy}
+    return answer(page().body, _HTML, status=status, headers={**headers, **policy})
+
+
+def _wants_html(request: web.BaseRequest) -> bool:
+    return "text/html" in request.headers.get("Accept", "").lower()
 
 
 def _probe(daemon: DaemonView, request: web.BaseRequest, path: str) -> web.StreamResponse:
     """Liveness is this very answer; readiness asks only whether calls are accepted."""
     if path not in _PROBES:
-        raise AdminError(404, "not_found", "this listener has /healthz and /readyz only")
+        raise AdminError(404, "not_found", "this listener has /healthz, /readyz and /metrics only")
     check_method(request, "GET", "HEAD")
     if path == "/healthz":
         return json_answer({"status": "ok"})

@@ -56,6 +56,10 @@ class StatusSource(Protocol):
         """What the agent calls by itself."""
 
     @property
+    def network_down(self) -> bool:
+        """Has this machine no way out?"""
+
+    @property
     def tally(self) -> Tally:
         """The counters."""
 
@@ -118,7 +122,7 @@ def status(source: StatusSource, now: float, wall: float) -> dict[str, Any]:
             "error": source.config_error,
             "disabled": dict(config.disabled),
         },
-        "network": "up",
+        "network": "down" if source.network_down else "up",
         "providers": {name: provider_entry(source, name, times) for name in config.providers},
         "dependencies": {
             name: dependency_entry(source, source.registry.snapshots(name, now)[0], times)

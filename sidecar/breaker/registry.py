@@ -7,7 +7,7 @@ the call goes on as if there were no breakers.
 from __future__ import annotations
 
 import random as random_numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sidecar.breaker.admission import Admission, Faults
 from sidecar.breaker.model import (
@@ -152,6 +152,16 @@ class Registry:
             for name, one in saved.items()
             if name in self._providers
         )
+
+    def pardon(self, providers: Iterable[str], since: float, now: float, reason: str) -> None:
+        """Take back what failed connections of these providers did since a time (seconds)."""
+        for name in providers:
+            provider = self._providers.get(name)
+            try:
+                if provider is not None:
+                    provider.own.pardon(since, now, reason)
+            except Exception as error:  # noqa: BLE001  # the boundary: no fault costs a call
+                self._faults.count(error)
 
     def configure(self, providers: Mapping[str, ProviderSettings], now: float) -> Reconfigured:
         """Take another set of providers; state is kept where upstream and scope stayed the same.

@@ -81,7 +81,7 @@ class SavedBreaker(msgspec.Struct, frozen=True, kw_only=True):
     def moved(self, by: float) -> SavedBreaker:
         """The same by a clock that is ahead by so many seconds."""
         return SavedBreaker(
-            since=self.since + by,
+            since=_at(self.since, by),
             subject=self.subject,
             hold=_moved(self.hold, by),
             mode=_moved(self.mode, by),
@@ -110,4 +110,8 @@ class SavedProvider(msgspec.Struct, frozen=True, kw_only=True):
 def _moved(ending: Ending | None, by: float) -> Ending | None:
     if ending is None or ending.until is None:
         return ending
-    return msgspec.structs.replace(ending, until=ending.until + by)
+    return msgspec.structs.replace(ending, until=_at(ending.until, by))
+
+
+def _at(moment: float, by: float) -> float:
+    return min(max(moment + by, -FAR), FAR)

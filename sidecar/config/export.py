@@ -31,6 +31,7 @@ _OWN_GRAMMAR: Final[dict[str, dict[str, Any]]] = {
     "size": {"type": ["integer", "string"], "pattern": rf"{units.SIZE_PATTERN}|\$\{{"},
     "listen": {"anyOf": [*_LISTEN["anyOf"], {"type": "array", "minItems": 1, "items": _LISTEN}]},
     "hosts": {"type": "array", "items": _TEXT},
+    "methods": {"type": "array", "items": {"type": "string", "pattern": "^[A-Z]{1,32}$"}},
     "env": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     "rules": {"type": "array", "items": {"$ref": "#/$defs/RuleSection"}},
     "faults": {"type": "array", "items": {"$ref": "#/$defs/FaultSection"}},
@@ -143,6 +144,10 @@ configuration.
 A reload (`SIGHUP`, or `POST /reload`) takes every other key for the next call and keeps what the
 breakers know; these count only after a restart, and a reload that finds them changed says so:
 `listen`, `admin.listen`, `probe.listen`, `log.format`, `state_file`: restart.
+
+A file that is a symbolic link, as in a mounted ConfigMap or Secret, is reloaded by itself when the
+link is swapped, and so is the configuration when a secret that it names is; with `serve --watch` a
+plain file is too.
 
 ## How values are written
 
@@ -277,6 +282,7 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`breaker`", schema.BreakerConfig, ""),
     ("`shedding`", schema.Shedding, ""),
     ("`limits`", schema.Limits, ""),
+    ("`retry`", schema.Retry, ""),
     ("`rules`", schema.RuleSection, _RULES_NOTES),
     ("`providers.NAME`", schema.ProviderSection, ""),
     ("`tls` of a provider", schema.ClientTls, ""),
@@ -349,6 +355,7 @@ def _takes(kind: inspect.Type) -> str:
 _NAMED: Final = {
     "listen": "addresses",
     "hosts": "a list of names",
+    "methods": "a list of methods",
     "upstream": "an address",
     "proxy": "`env` or a URL",
     "dialect": "a name",

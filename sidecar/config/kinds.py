@@ -25,6 +25,7 @@ from sidecar.config.suggest import nearest, unwrap
 REDACTED: Final = "[redacted]"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_METHOD = re.compile(r"[A-Z]{1,32}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?")
 _RESERVED = re.compile(
@@ -134,6 +135,22 @@ def _hosts(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     return tuple(dict.fromkeys(found))
 
 
+def _methods(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
+    if not isinstance(node, Sequence):
+        return reader.problem(node.line, path, "a list of methods is needed", "[GET, PUT]")
+    found = []
+    for index, item in enumerate(node.items):
+        text = reader.text(item, f"{path}[{index}]", what="a method")
+        if text is NOTHING:
+            continue
+        if _METHOD.fullmatch(text):
+            found.append(text)
+        else:
+            hint = f"write {text.upper()}" if text.isalpha() and text.isascii() else ""
+            reader.problem(item.line, f"{path}[{index}]", "methods are capital letters", hint)
+    return tuple(dict.fromkeys(found))
+
+
 def _dialect(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     text = reader.text(node, path, what="a dialect")
     names = dialect_names()
@@ -207,6 +224,7 @@ READERS: Final[dict[str, KindReader]] = {
     "upstream": _upstream,
     "proxy": _proxy,
     "hosts": _hosts,
+    "methods": _methods,
     "dialect": _dialect,
     "env": _env,
     "name": _name,
@@ -261,7 +279,7 @@ def _written(value: Any, kind: str) -> Any:
             return REDACTED
         case "proxy":
             return _written_proxy(value)
-        case "hosts":
+        case "hosts" | "methods":
             return list(value)
         case "env":
             return dict(value)

@@ -211,6 +211,13 @@ class BreakerConfig(BreakerRules, frozen=True, kw_only=True):
 class Shedding(Section, frozen=True, kw_only=True):
     """How long a wait may be, and who sits it out."""
 
+    max_wait: Annotated[
+        OptionalWait,
+        _about("A call is held at most this long for its slot, else shed; 0 = nothing is held."),
+    ] = 2.0
+    max_queue: Annotated[
+        int, Meta(ge=0, le=1_000_000), _about("Calls of one key that are held at a time; 0 = none.")
+    ] = 16
     retry_after_max: Annotated[
         LongDuration,
         _about("A longer hint of the upstream gates this long and is shown as it was given."),
@@ -224,6 +231,14 @@ class Shedding(Section, frozen=True, kw_only=True):
 class Limits(Section, frozen=True, kw_only=True):
     """How much is accepted, and how much of it is looked at."""
 
+    in_flight: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        _about(
+            "Calls of one provider under way at a time. Further ones wait for a place, at most "
+            "`shedding.max_queue` of them and at most `shedding.max_wait` long; else `bulkhead`."
+        ),
+    ] = 1024
     request_body: Annotated[
         Size | None, _about("The largest request body that is forwarded; `null` = no limit.")
     ] = None
@@ -233,6 +248,39 @@ class Limits(Section, frozen=True, kw_only=True):
     model_scan: Annotated[
         BufferSize, _about("How much of a request is searched for the model's name.")
     ] = 1024 * 1024
+
+
+class Retry(Section, frozen=True, kw_only=True):
+    """Calls that the daemon repeats itself. Off, unless `attempts` is set."""
+
+    attempts: Annotated[
+        int,
+        Meta(ge=0, le=10),
+        _about(
+            "How often a call is repeated that failed as `transient` before its first byte; "
+            "0 = never. Clients that retry too multiply it."
+        ),
+    ] = 0
+    budget: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        _about(
+            "Repetitions as a share of the provider's calls of the last minute; a lone call may "
+            "use all its `attempts`. 0 = none."
+        ),
+    ] = 0.1
+    methods: Annotated[
+        tuple[str, ...],
+        _kind("methods"),
+        _about("Methods that may be repeated as they are."),
+    ] = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+    require_idempotency_key: Annotated[
+        bool,
+        _about(
+            "Other methods are repeated only with an `Idempotency-Key` of the caller's own; "
+            "`false` repeats them without, for an upstream where that does no harm."
+        ),
+    ] = True
 
 
 class ClientTls(Section, frozen=True, kw_only=True):
@@ -319,7 +367,8 @@ class Settings(Section, frozen=True, kw_only=True):
     timeouts: Annotated[Timeouts, _about("The clocks of one call.")] = Timeouts()
     breaker: Annotated[BreakerConfig, _about("When it opens, and how it closes.")] = BreakerConfig()
     shedding: Annotated[Shedding, _about("How long a wait may be.")] = Shedding()
-    limits: Annotated[Limits, _about("Sizes.")] = Limits()
+    limits: Annotated[Limits, _about("How much at a time.")] = Limits()
+    retry: Annotated[Retry, _about("What the daemon repeats itself.")] = Retry()
     rules: Annotated[
         tuple[OperatorRule, ...],
         _kind("rules"),

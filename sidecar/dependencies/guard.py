@@ -22,6 +22,7 @@ from sidecar.breaker.model import (
     Settings,
     Snapshot,
 )
+from sidecar.breaker.network import Network
 from sidecar.breaker.registry import Registry
 from sidecar.config.resolved import Dependency
 from sidecar.dependencies.permits import Lease, Permits, Trouble
@@ -71,11 +72,17 @@ class Dependencies:
         dependencies: those of the configuration, by name.
         registry: the breakers; configured by its owner.
         observer: hears of every call.
+        network: whether this machine has a way out; without it none is asked.
     """
 
     def __init__(
-        self, dependencies: Mapping[str, Dependency], registry: Registry, observer: Observer
+        self,
+        dependencies: Mapping[str, Dependency],
+        registry: Registry,
+        observer: Observer,
+        network: Network | None = None,
     ) -> None:
+        self._network = network
         self._dependencies = dependencies
         self._registry = registry
         self._observer = observer
@@ -146,6 +153,8 @@ class Dependencies:
         id_ = own or (lease.correlation_id if lease is not None else correlation.made())
         classified, outcome = self._judge(dependency, report, id_)
         if lease is not None:
+            if self._network is not None:
+                outcome = self._network.judged(outcome, None)
             lease.admission.settle(outcome, now)
         if found not in (Trouble.REPORTED, Trouble.FOREIGN):
             # A second report is no second failure; a foreign permit's own is still to come.

@@ -129,7 +129,11 @@ class Classified:
     def replaced(self, envelope: Envelope | None) -> Classified:
         """The same with another envelope."""
         return Classified(
-            envelope=envelope, verdict=self.verdict, rule=self.rule, terminal=self.terminal
+            envelope=envelope,
+            verdict=self.verdict,
+            rule=self.rule,
+            terminal=self.terminal,
+            request_id=self.request_id,
         )
 
     def __eq__(self, other: object) -> bool:

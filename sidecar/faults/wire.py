@@ -71,7 +71,9 @@ async def open_exchange(
         await asyncio.sleep(rule.after)
     if rule.kind == "refuse":
         detail = "connection refused (an injected fault)"
-        raise UpstreamFailed("connect_error", "connection_refused", detail, kind=Kind.CONNECTION)
+        raise UpstreamFailed(
+            "connect_error", "connection_refused", detail, kind=Kind.CONNECTION, injected=True
+        )
     if rule.kind in _LATE:
         connection = await connect()
         if rule.kind == "delay":

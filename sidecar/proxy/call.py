@@ -7,10 +7,13 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind, Outcome, Refusal
+from sidecar.breaker.bulkhead import Bulkhead
+from sidecar.breaker.model import Kind, Mode, Outcome, Refusal
 from sidecar.envelope.model import Classified, Envelope, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
@@ -23,7 +26,9 @@ from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
+from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
+from sidecar.proxy.repeats import Repeats, repeats_of
 from sidecar.proxy.signing import Signing
 from sidecar.proxy.sigv4 import without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
@@ -58,11 +63,17 @@ class Call:
         out: the answer on its way.
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
+        first_content_at: when a stream said its first word, monotonic seconds; None before.
+        waited: seconds for which the call was held for its slot; None if it was not.
+        trace: its place in a trace; None while tracing is off.
         heard_at: when the upstream last sent a byte, monotonic seconds.
+        repeats: what sends the request again; None where nothing does.
         settled: the breaker has been told.
     """
 
     __slots__ = (
+        "_asked",
+        "_bulkhead",
         "_ending",
         "_fault",
         "_finished",
@@ -74,12 +85,15 @@ class Call:
         "_signing",
         "_started",
         "_unreadable",
+        "_uploading",
         "_upstream_status",
         "_verdict",
+        "_would_refuse",
         "admission",
         "classified",
         "connection",
         "decision",
+        "first_content_at",
         "heard_at",
         "incoming",
         "key",
@@ -87,8 +101,11 @@ class Call:
         "path",
         "plane",
         "reclassified",
+        "repeats",
         "runtime",
         "settled",
+        "trace",
+        "waited",
     )
 
     def __init__(
@@ -99,8 +116,11 @@ class Call:
         unreadable: Refused | None = None,
     ) -> None:
         self._started = machine.monotonic()
+        self._bulkhead: Bulkhead | None = None
+        self._would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
+        self._asked: FaultSection | None = None
         self._fault: InjectedFault | None = None
         self._finished = False
         self._first_byte_at: float | None = None
@@ -109,6 +129,7 @@ class Call:
         self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
         self._signing: Signing | None = None
+        self._uploading = 0.0
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
         self.plane = plane
@@ -121,9 +142,13 @@ class Call:
         self.out = Outgoing(connection, http10=incoming.http10, keep=not incoming.ends_connection)
         self.classified: Classified | None = None
         self.decision = "forwarded"
+        self.first_content_at: float | None = None
         self.heard_at: float | None = None
         self.reclassified = False
+        self.repeats: Repeats | None = None
         self.settled = False
+        self.waited: float | None = None
+        self.trace = plane.tracing.begin(incoming.raw, incoming.named, incoming.correlation_id)
 
     @property
     def correlation_id(self) -> str:
@@ -186,7 +211,10 @@ class Call:
             # A conversation names its model where it is opened: it has no body.
             self._model = model_in_query(found.query)
         if self._model is None:
+            begun = None if incoming.whole else machine.monotonic()
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
+            if begun is not None:
+                self._uploading = machine.monotonic() - begun
         if self._model is not None:
             self._model = shown_name(self._model, incoming.secrets)
         rest = found.rest
@@ -195,24 +223,68 @@ class Call:
             self._signing = await signer.ready()
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
-        asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
+        self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
         self._admit(runtime)
-        if plane.faults.active or asked is not None:
-            self._fault = self._chosen_fault(runtime, asked)
+        if runtime.bulkhead.enter():
+            self._bulkhead = runtime.bulkhead
+        else:
+            await self._wait_for_place(runtime)
+        self.repeats = repeats_of(self, runtime)
+        if self.repeats is None:
+            await self._send(runtime, rest)
+        else:
+            await self.repeats.run(partial(self._send, runtime, rest))
+
+    async def _send(self, runtime: Runtime, rest: str) -> None:
+        incoming, plane = self.incoming, self.plane
+        self._fault = self._chosen_fault(runtime)
         self._forwarding = forwarding = Forwarding(
-            runtime, incoming, rest, self.connection.clock, plane.loop, self._started,
-            self._signing, self._fault,
-        )  # fmt: skip
+            runtime,
+            incoming,
+            rest,
+            self.connection.clock,
+            plane.loop,
+            self._started,
+            self._signing,
+            self.trace,
+            self._fault,
+        )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
         self._upstream_status = answer.message.code
+        if self.trace is not None:
+            self.trace.attempts[-1].status = self._upstream_status
         if self.admission is not None and self._is_evidence:
             self.admission.first_byte(self._first_byte_at)
+        network = plane.watch.network
+        if network.uneasy and runtime.upstream.host is not None and self._fault is None:
+            network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
         if self.classified is None or self.classified.brief is None:
             self._ending = Ending.ANSWERED
+
+    @property
+    def upstream_status(self) -> int | None:
+        """What the upstream answered; None if nothing came."""
+        return self._upstream_status
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until `timeouts.total` ends the call; infinite without one."""
+        total = None if self.runtime is None else self.runtime.config.timeouts.total
+        return inf if total is None else total - (machine.monotonic() - self._started)
+
+    async def forget_attempt(self) -> None:
+        """Drops what an attempt came to, frees its connection, and begins the request anew."""
+        forwarding, self._forwarding = self._forwarding, None
+        if forwarding is not None:
+            forwarding.close()
+            await forwarding.closed()
+        self._relay = self.classified = None
+        self._first_byte_at = self.heard_at = self._upstream_status = None
+        self.incoming.rewind()
 
     def _relay_of(
         self, runtime: Runtime, exchange: Exchange, answer: Answer
@@ -233,21 +305,30 @@ class Call:
         return runtime
 
     def _admit(self, runtime: Runtime) -> None:
+        """Asks everybody who may refuse the call, in the contract's order."""
+        if self.plane.watch.network.down:
+            self.plane.watch.check(runtime)
         named = self._model
         subject = target.route(self._shown_path()) if named is None else target.model(named)
         if runtime.retired:
             # Taken away by a reload while this call was being read: no breaker is its own any more.
             self.key = f"{runtime.name}/{subject}"
             return
+        tracing = self.plane.tracing
+        tracing.current = self.trace
         admitted = self.plane.registry.admit(runtime.name, subject, machine.monotonic())
+        tracing.current = None
         self.key = admitted.key
         if isinstance(admitted, Refusal):
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
 
-    def _chosen_fault(self, runtime: Runtime, asked: FaultSection | None) -> InjectedFault | None:
-        return self.plane.faults.choose(
+    def _chosen_fault(self, runtime: Runtime) -> InjectedFault | None:
+        asked, faults = self._asked, self.plane.faults
+        if asked is None and not faults.active:
+            return None
+        return faults.choose(
             provider=runtime.name,
             model=self._model,
             method=self.incoming.method,
@@ -263,6 +344,28 @@ class Call:
     def _is_evidence(self) -> bool:
         """Does the call say something about the provider? An injected fault does only if asked."""
         return self._fault is None or self._fault.counts
+
+    async def _wait_for_place(self, runtime: Runtime) -> None:
+        """Waits until one of the provider's calls has ended; not for long, and not with all.
+
+        The breaker's permit is given back meanwhile: a call that only waits must not keep a probe.
+
+        Raises:
+            Refused: `bulkhead`, or whatever else the call meets after its wait.
+        """
+        bulkhead, admission, since = runtime.bulkhead, self.admission, machine.monotonic()
+        if admission is None or admission.mode is not Mode.ENFORCE:
+            bulkhead.force()
+            self._bulkhead = bulkhead
+            self._would_refuse = admission is not None and admission.mode is Mode.OBSERVE
+            return
+        admission.release(since)
+        try:
+            await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
+        finally:
+            self.waited = machine.monotonic() - since
+        self._bulkhead = bulkhead
+        self._admit(runtime)
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys."""
@@ -290,15 +393,23 @@ class Call:
         if self.settled:
             return
         self.settled = True
+        network = self.plane.watch.network
+        if network.down and self.runtime is not None and self.runtime.upstream.host is not None:
+            outcome = network.judged(outcome, self.runtime.upstream.host)
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
         if self.admission is not None:
+            tracing = self.plane.tracing
+            tracing.current = self.trace
             told = outcome if self._is_evidence else Outcome(Verdict.NEUTRAL)
             self.admission.settle(told, machine.monotonic())
+            tracing.current = None
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
+        if self.repeats is not None:
+            self.repeats.over = True
         if self._relay is not None:
             self._relay.left()
         if self.settled:
@@ -378,20 +489,35 @@ class Call:
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:
         """No usable answer came: says so, in the caller's dialect."""
+        if self.runtime is not None:
+            failure = self.plane.watch.judge(self.runtime, failure)
         self.decision = failure.decision
         self.settle(
             Outcome(
                 failure.verdict, kind=failure.kind, code=failure.code, status=self._upstream_status
             )
         )
-        envelope = replies.envelope_of(
+        here = failure.decision == "local_network"
+        envelope = self.envelope_of(failure)
+        if self.repeats is not None:
+            envelope = self.repeats.told(envelope)
+        self._answer(
+            envelope,
+            None if here else failure.verdict,
+            f"transport: {failure.code}",
+            sent=failure.sent,
+        )
+
+    def envelope_of(self, failure: UpstreamFailed) -> Envelope:
+        """What is told of a failure to get an answer."""
+        return replies.envelope_of(
             failure.decision,
             f"{self.runtime.name if self.runtime else 'upstream'}: {failure.detail}",
             self.correlation_id,
             code=failure.code,
+            retry_after=self.plane.watch.wait() if failure.decision == "local_network" else None,
             sent=failure.sent,
         )
-        self._answer(envelope, failure.verdict, f"transport: {failure.code}", sent=failure.sent)
 
     def _answer_fault(self, error: Exception) -> None:
         self.decision = "internal_error"
@@ -504,9 +630,17 @@ class Call:
             self._forwarding.close()
         if self.runtime is not None:
             self.runtime.left()
+        if self._bulkhead is not None:
+            self._bulkhead.leave()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
-        classified = self.classified
+        classified, forwarding, started = self.classified, self._forwarding, self._started
+        if self.repeats is not None:
+            self.repeats.ended()
+            self.repeats = None
+        overhead = forwarding.overhead if forwarding is not None else None
+        if overhead is not None:
+            overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
         if self._fault is not None:
             self._fault.finished(
                 now,
@@ -530,13 +664,19 @@ class Call:
                 verdict=None if self.decision in replies.LOCAL else self._verdict,
                 rule=classified.rule if classified else "",
                 correlation_id=self.correlation_id,
-                duration=now - self._started,
-                first_byte=self._first_byte_at - self._started if self._first_byte_at else None,
+                duration=now - started,
+                first_byte=self._first_byte_at - started if self._first_byte_at else None,
                 reclassified=self.reclassified,
-                would_refuse=self.admission is not None and self.admission.would_refuse is not None,
+                would_refuse=self._would_refuse
+                or (self.admission is not None and self.admission.would_refuse is not None),
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
                 fault=self._fault.name if self._fault else None,
+                attempts=forwarding.attempts if forwarding is not None else 0,
+                first_content=self.first_content_at - started if self.first_content_at else None,
+                overhead=overhead,
+                waited=self.waited,
+                trace=self.trace,
             )
         )

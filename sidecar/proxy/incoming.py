@@ -59,6 +59,8 @@ class Incoming:
         "_connection",
         "_expects",
         "_held",
+        "_kept",
+        "_kept_most",
         "_length",
         "_limit",
         "_limit_name",
@@ -84,6 +86,8 @@ class Incoming:
         self._payload = payload
         self._expects = False
         self._held: deque[bytes] | tuple[()] = ()
+        self._kept: list[bytes] | None = None
+        self._kept_most = 0
         self._length = 0
         self._limit: int | None = None
         self._limit_name = "limits.request_body"
@@ -299,7 +303,39 @@ class Incoming:
             return self._held.popleft()
         chunk = await self._connection.received(self._payload.readany())
         self._count(chunk)
+        if self._kept is not None:
+            self._keep(chunk)
         return chunk
+
+    def keep(self, most: int) -> None:
+        """Keeps what was read of the body, and what will be, so that it can be sent again.
+
+        Args:
+            most: bytes that are kept; of a larger body nothing is.
+        """
+        self._kept, self._kept_most = [], most
+        self._keep(self.body)
+
+    def _keep(self, chunk: bytes) -> None:
+        assert self._kept is not None
+        self._kept_most -= len(chunk)
+        if self._kept_most < 0:
+            self._kept = None
+        elif chunk:
+            self._kept.append(chunk)
+
+    @property
+    def kept(self) -> bool:
+        """Is everything that was read of the body still here?"""
+        return self._kept is not None
+
+    def rewind(self) -> None:
+        """Begins the body anew; only what is `kept` can be."""
+        assert self._kept is not None
+        self.body = b"".join(self._kept)
+        self._kept = [self.body]
+        self._held = ()
+        self.whole = self._payload.at_eof()
 
     @property
     def at_end(self) -> bool:

@@ -208,6 +208,8 @@ class Judge:
             return
         if classified.rule.startswith("fault"):
             self._report_fault(classified.rule)
+        if call.repeats is not None:
+            classified = call.repeats.reconsider(classified)
         envelope = classified.brief
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)

@@ -32,8 +32,10 @@ from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.incoming import Incoming
+from sidecar.proxy.network_watch import NetworkWatch
 from sidecar.proxy.runtime import Runtime, breakers_of
 from sidecar.telemetry.observer import Observer
+from sidecar.telemetry.trace import Tracing
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -48,26 +50,36 @@ class DataPlane:
         config: the configuration in force.
         registry: the breakers; configured here, since it follows the providers and dependencies.
         observer: hears of every finished call.
+        tracing: gives calls their places in traces; by default none.
 
     Attributes:
         runtimes: the providers by name.
         draining: new calls are answered `draining`.
         stopping: what still runs is being cut.
         faults: what is done to calls on purpose.
+        watch: whether this machine has a way out.
         generic: the dialect for answers that concern no provider.
     """
 
-    def __init__(self, config: Config, registry: Registry, observer: Observer) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        observer: Observer,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.config = config
         self.registry = registry
         self.observer = observer
+        self.tracing = tracing or Tracing()
         self.runtimes = {
             name: Runtime(provider, self.loop) for name, provider in config.providers.items()
         }
         self.registry.configure(breakers_of(config), clock.monotonic())
         self.generic = dialects.get("generic")
         self.faults = Faults(config.faults)
+        self.watch = NetworkWatch(self.loop, registry, observer, lambda: self.runtimes)
         self.draining = False
         self.stopping = False
         self._connections: set[Connection] = set()
@@ -249,6 +261,7 @@ class DataPlane:
     async def stop(self) -> None:
         """Cuts what still runs, honestly, and closes every connection."""
         self.stopping = True
+        self.watch.close()
         for connection in list(self._connections):
             connection.cancel()
         if self._active:

@@ -100,6 +100,8 @@ class Relay:
         if scanner is not None:
             scanner.feed(chunk)
             self._content = scanner.content
+            if self._call.first_content_at is None and scanner.begun:
+                self._call.first_content_at = self._call.heard_at
             if scanner.terminated:
                 self._judge.conclude(scanner.finish(clean=True))
                 self._clock.arm("idle", TERMINATED_GRACE)

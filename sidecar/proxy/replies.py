@@ -44,6 +44,8 @@ _A = ErrorClass.AUTHENTICATION
 
 DECISIONS: dict[str, Decision] = {
     "breaker_open": Decision(503, _T, retryable=True),
+    "bulkhead": Decision(503, _T, retryable=True, retry_after=1.0, code="bulkhead_full"),
+    "local_network": Decision(503, _T, retryable=True, code="local_network_down"),
     "connect_error": Decision(502, _T, retryable=True, source=Source.HTTP),
     "timeout": Decision(504, _T, retryable=True, source=Source.HTTP),
     "upstream_error": Decision(502, _T, retryable=True, source=Source.HTTP),
@@ -61,10 +63,10 @@ DECISIONS: dict[str, Decision] = {
 LOCAL = frozenset(DECISIONS) - {"connect_error", "timeout", "upstream_error", "internal_error"}
 """The decisions by which a call never left: no breaker hears of them."""
 
-OWN_CODES = frozenset({"local_resource"})
-"""Codes of `connect_error` that name a shortage of this machine."""
+OWN_CODES = frozenset({"local_resource", "loop_stalled", "untrusted_ca"})
+"""Codes of `connect_error` and `timeout` that name trouble of this machine's own."""
 
-NOT_RETRYABLE_CODES = frozenset({"tls_failure"})
+NOT_RETRYABLE_CODES = frozenset({"tls_failure", "untrusted_ca"})
 """Codes of `connect_error` that the identical request meets again."""
 
 REASONS = {

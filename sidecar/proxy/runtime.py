@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
+from sidecar.breaker.retries import RetryBudget
 from sidecar.config.resolved import Config, Provider
 from sidecar.config.schema import SetHeader
 from sidecar.dependencies import guard
@@ -28,7 +30,9 @@ class Runtime:
 
     Attributes:
         heard: when a call of each key last got a byte, monotonic seconds.
-        in_flight: calls under way.
+        bulkhead: the places of calls under way, and who waits for one.
+        in_flight: calls that have begun and not ended.
+        retry_budget: the calls that may be sent again; None where none are.
         retired: a reload took the provider away; its calls end as they are.
         keeps_own: the upstream is another of these daemons, whose own headers are passed on.
         signer: signs what leaves; None where callers' own signatures and keys pass.
@@ -42,6 +46,8 @@ class Runtime:
         self.keeps_own = provider.dialect == "sidecar"
         self.upstream = Upstream(provider, loop)
         self.signer = None if provider.sign.aws is None else Signer(provider, loop)
+        self.bulkhead = Bulkhead(provider.limits.in_flight, provider.shedding.max_queue)
+        self.retry_budget = _retry_budget(provider)
         self._connection_settings = connection_settings(provider)
         self.mark_lines = (
             f"x-sidecar-provider: {self.name}\r\nx-sidecar-decision: forwarded\r\n".encode()
@@ -63,6 +69,9 @@ class Runtime:
         if provider.sign != self.config.sign:
             # Credentials that were found stay where nothing changed about them.
             self.signer = None if provider.sign.aws is None else Signer(provider, self._loop)
+        if provider.retry != self.config.retry:
+            self.retry_budget = _retry_budget(provider)
+        self.bulkhead.configure(provider.limits.in_flight, provider.shedding.max_queue)
         self.config = provider
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"
@@ -98,6 +107,11 @@ class Runtime:
         self.retired = True
         if not self.in_flight:
             self._loop.create_task(self.upstream.close())
+
+
+def _retry_budget(provider: Provider) -> RetryBudget | None:
+    retry = provider.retry
+    return RetryBudget(retry.budget, retry.attempts) if retry.attempts and retry.budget else None
 
 
 class Secret:

@@ -48,6 +48,12 @@ def finished(call: CallFinished, ending: Ending) -> Line:
         facts["would_refuse"] = True
     if call.fault is not None:
         facts["fault"] = call.fault
+    if call.trace is not None:
+        facts |= {
+            "trace_id": call.trace.trace_id,
+            "span_id": call.trace.span_id,
+            "trace_flags": f"{call.trace.flags:02x}",
+        }
     return name, level, facts
 
 

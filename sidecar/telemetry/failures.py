@@ -16,6 +16,7 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import Any, Final
 
 import msgspec
@@ -65,12 +66,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         count: how many.
         first: the first one within the hour.
         last: the last one.
+        minutes: how many in each of the last sixty minutes, the present one last.
     """
 
     values: tuple[str | None, ...]
     count: int
     first: Sighting
     last: Sighting
+    minutes: tuple[int, ...]
 
 
 class Failure:
@@ -141,6 +144,13 @@ class _Series:
         self.count += 1
         self.last = sighting
 
+    def minutes(self, index: float) -> tuple[int, ...]:
+        """Failures in each bucket, the one of `index` last."""
+        counts = [0] * BUCKETS
+        for bucket in self.buckets:
+            counts[int(bucket.index - index) - 1] = bucket.count
+        return tuple(counts)
+
     def drop(self, index: float) -> None:
         """Forget what is over."""
         buckets = self.buckets
@@ -202,11 +212,14 @@ class Failures:
             values = tuple(key[place] for place in places)
             first, last = series.buckets[0].first, series.last
             known = found.get(values)
-            count = series.count
+            count, minutes = series.count, series.minutes(self._index)
             if known is not None:
                 count += known.count
                 first, last = min(first, known.first), max(last, known.last)
-            found[values] = Group(values=values, count=count, first=first, last=last)
+                minutes = tuple(map(add, minutes, known.minutes))
+            found[values] = Group(
+                values=values, count=count, first=first, last=last, minutes=minutes
+            )
         return sorted(found.values(), key=lambda group: (-group.count, -group.last.number))
 
     def find(self, correlation_id: str) -> list[Failure]:
@@ -215,6 +228,17 @@ class Failures:
         kept = itertools.chain(self._last, self._refused)
         found = [failure for failure in kept if failure.call.correlation_id == correlation_id]
         return sorted(found, key=lambda failure: failure.number)
+
+    def latest(self, after: int = 0, *, refusals: bool = False) -> list[Failure]:
+        """The kept failures, the last one first.
+
+        Args:
+            after: only those whose number is higher.
+            refusals: what the daemon refused itself too.
+        """
+        kept = itertools.chain(self._last, self._refused if refusals else ())
+        found = [failure for failure in kept if failure.number > after]
+        return sorted(found, key=lambda failure: -failure.number)[:KEPT]
 
     # -- what is heard ----------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 An open breaker may refuse thousands of calls a second, so refusals are summed up every ten seconds
 instead. Everything else that ends badly leaves a line of its own, a caller that hung up included:
-that one is neither an error nor a success, and is no 4xx. Event names are the messages, facts are
-the fields; docs/logs.md lists them.
+that one is neither an error nor a success, and is no 4xx; in a storm of equal ones ten a minute,
+and a count. Event names are the messages, facts are the fields; docs/logs.md lists them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import asyncio
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from sidecar.breaker.model import State
 from sidecar.envelope.model import Verdict
-from sidecar.telemetry import call_lines
+from sidecar.telemetry import call_lines, storms
 from sidecar.telemetry.lines import FACTS, JsonFormatter, LineHandler, TextFormatter
 from sidecar.telemetry.observer import (
     EXPIRED,
@@ -29,6 +30,7 @@ from sidecar.telemetry.observer import (
     Ending,
     Fact,
     Fault,
+    NetworkChange,
     Transition,
     ending_of,
 )
@@ -70,6 +72,12 @@ def setup(level: str = "info", format: str = "auto", stream: TextIO | None = Non
     return handler
 
 
+def dropped() -> int:
+    """Lines that were lost because nobody read them."""
+    handlers = logging.getLogger().handlers
+    return sum(known.dropped for known in handlers if isinstance(known, LineHandler))
+
+
 def set_level(level: str) -> None:
     """Change the level of the daemon's own lines; an unknown word means info."""
     _log.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
@@ -85,11 +93,18 @@ def event(
 class LogListener:
     """Turns facts into lines; give it to an `Observer`, and close it at the end.
 
-    Inside a running event loop it sets itself a timer for the summary of refusals; outside of one
-    the summary is written with the first fact that comes ten seconds late.
+    Inside a running event loop it sets itself timers for its summaries; outside of one they are
+    written with the first fact that comes late enough.
+
+    Attributes:
+        suppressed: lines of storms that were summed up instead of written.
     """
 
     def __init__(self) -> None:
+        self.suppressed = 0
+        self._storms = storms.Storms()
+        self._storm_timer: asyncio.TimerHandle | None = None
+        self._storm_since: float | None = None
         self._since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._decisions: Counter[str] = Counter()
@@ -107,6 +122,8 @@ class LogListener:
             self._dependency(fact)
         elif isinstance(fact, Transition):
             _transition(fact)
+        elif isinstance(fact, NetworkChange):
+            _network(fact)
         elif isinstance(fact, ConfigReloaded):
             _reloaded(fact)
         elif isinstance(fact, Controlled):
@@ -118,11 +135,33 @@ class LogListener:
                 seconds=fact.duration,
                 reason=fact.reason,
             )
-        else:
+        elif isinstance(fact, Fault):
             self._fault(fact)
 
     def flush(self) -> None:
-        """Write the summary of what was held back, if anything was."""
+        """Write the summaries of what was held back, if anything was."""
+        self._flush_storms()
+        self._flush_refusals()
+
+    close = flush
+
+    def _flush_storms(self) -> None:
+        if self._storm_timer is not None:
+            self._storm_timer.cancel()
+            self._storm_timer = None
+        self._storm_since = None
+        for (provider, model, class_, code), count in self._storms.take().items():
+            facts: dict[str, Any] = {
+                "seconds": storms.SECONDS,
+                "count": count,
+                "provider": provider,
+                "model": model,
+                "class": class_,
+                "code": code,
+            }
+            event("calls.repeated", level=logging.WARNING, **facts)
+
+    def _flush_refusals(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -169,8 +208,6 @@ class LogListener:
         ):
             counter.clear()
 
-    close = flush
-
     def _call(self, call: CallFinished) -> None:
         if self._since is not None:
             self._sum_up(call.at)
@@ -184,7 +221,17 @@ class LogListener:
             self._count(self._refused, call.key or call.provider or "-", call.at)
             return
         if call.envelope is not None or call.decision != FORWARDED or ending is not Ending.ANSWERED:
-            _write(call_lines.finished(call, ending))
+            envelope = call.envelope
+            self._write(
+                (
+                    call.provider,
+                    call.model,
+                    None if envelope is None else envelope.class_.value,
+                    ending.value if envelope is None else envelope.code,
+                ),
+                call.at,
+                lambda: call_lines.finished(call, ending),
+            )
 
     def _dependency(self, call: DependencyCalled) -> None:
         self._sum_up(call.at)
@@ -196,11 +243,29 @@ class LogListener:
         elif call.decision == EXPIRED:
             self._count(self._expired, call.dependency, call.at)
         elif call.envelope is not None:
-            _write(call_lines.reported(call, call.envelope))
+            envelope = call.envelope
+            self._write(
+                (call.dependency, None, envelope.class_.value, envelope.code),
+                call.at,
+                lambda: call_lines.reported(call, envelope),
+            )
+
+    def _write(self, kind: storms.Kind, at: float, line: Callable[[], call_lines.Line]) -> None:
+        """Write a line, unless there were enough of its kind."""
+        if self._storm_since is not None and at - self._storm_since >= storms.SECONDS:
+            self._flush_storms()
+        if self._storms.admit(kind, at):
+            name, level, facts = line()
+            event(name, level=level, **facts)
+            return
+        self.suppressed += 1
+        if self._storm_since is None:
+            self._storm_since = at
+            self._storm_timer = _later(storms.SECONDS, self._flush_storms)
 
     def _sum_up(self, at: float) -> None:
         if self._since is not None and at - self._since >= SUMMARY_SECONDS:
-            self.flush()
+            self._flush_refusals()
 
     def _count(self, counter: Counter[str], key: str, at: float) -> None:
         # The keys of callers' own invention are bounded by the registry, not by a short window.
@@ -226,16 +291,16 @@ class LogListener:
         if self._since is not None:
             return
         self._since = at
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        self._timer = loop.call_later(SUMMARY_SECONDS, self.flush)
+        self._timer = _later(SUMMARY_SECONDS, self._flush_refusals)
 
 
-def _write(line: call_lines.Line) -> None:
-    name, level, facts = line
-    event(name, level=level, **facts)
+def _later(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle | None:
+    """A timer of the running loop; None without one."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return loop.call_later(seconds, then)
 
 
 def _most(counter: Counter[str]) -> dict[str, int]:
@@ -259,6 +324,14 @@ def _transition(fact: Transition) -> None:
         enforced=fact.enforced,
         retry_after=fact.retry_after,
     )
+
+
+def _network(fact: NetworkChange) -> None:
+    if fact.down:
+        hosts = sorted(fact.hosts)
+        event("network.down", level=logging.WARNING, reason=fact.reason, hosts=hosts)
+    else:
+        event("network.up", reason=fact.reason, down_for=fact.at - fact.since)
 
 
 def _reloaded(fact: ConfigReloaded) -> None:

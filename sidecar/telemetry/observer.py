@@ -14,10 +14,13 @@ from enum import StrEnum
 import msgspec
 
 from sidecar.breaker.model import Transition
+from sidecar.breaker.network import NetworkChange
 from sidecar.envelope.model import Envelope, RawMaker, Verdict
+from sidecar.telemetry.trace import CallTrace
 
 __all__ = [
     "LOCAL_REFUSALS",
+    "AttemptFinished",
     "CallFinished",
     "ConfigReloaded",
     "Controlled",
@@ -26,6 +29,7 @@ __all__ = [
     "Fact",
     "Fault",
     "Listener",
+    "NetworkChange",
     "Observer",
     "Transition",
 ]
@@ -94,6 +98,13 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         upstream_request_id: the upstream's own id of the call, where an error gave one.
         look: makes the `raw` that the envelope leaves out.
         fault: the rule of the fault that was injected; None for a call as it came.
+        attempts: requests that were sent to the upstream, or for which a connection was sought.
+        first_content: seconds from the request's head to the first meaningful event of a stream;
+            None without one.
+        overhead: seconds that the daemon itself took before the request left; None where it never
+            did.
+        waited: seconds for which the call was held for its slot or place; None if it was not.
+        trace: its span and what happened on its way; None while tracing is off.
     """
 
     at: float
@@ -117,6 +128,37 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     upstream_request_id: str | None = None
     look: RawMaker | None = None
     fault: str | None = None
+    attempts: int = 0
+    first_content: float | None = None
+    overhead: float | None = None
+    waited: float | None = None
+    trace: CallTrace | None = None
+
+
+class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One of several attempts of a call that the daemon repeats is over.
+
+    A call that was sent once states none: `CallFinished` says all there is to say.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        provider: the provider's name.
+        correlation_id: of the call, the same for all its attempts.
+        number: from 1.
+        began: when the attempt began, seconds since the epoch.
+        duration: seconds that it took.
+        status: what the upstream sent; None if nothing came.
+        code: of the failure; None if it was none.
+    """
+
+    at: float
+    provider: str
+    correlation_id: str
+    number: int
+    began: float
+    duration: float
+    status: int | None = None
+    code: str | None = None
 
 
 class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -206,7 +248,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
 
 
-Fact = CallFinished | DependencyCalled | Transition | ConfigReloaded | Controlled | Fault
+Fact = (
+    CallFinished
+    | AttemptFinished
+    | DependencyCalled
+    | Transition
+    | NetworkChange
+    | ConfigReloaded
+    | Controlled
+    | Fault
+)
 Listener = Callable[[Fact], None]
 
 _CUT_CODES = frozenset({"stream_truncated", "connection_reset", "connection_closed"})

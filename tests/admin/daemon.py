@@ -15,8 +15,11 @@ from sidecar.dependencies.guard import Dependencies
 from sidecar.envelope.model import Verdict
 from sidecar.faults.injector import Faults
 from sidecar.proxy.runtime import breakers_of
+from sidecar.telemetry.export import Export
 from sidecar.telemetry.failures import Failures
+from sidecar.telemetry.figures import Figures
 from sidecar.telemetry.observer import Fact, Observer
+from sidecar.telemetry.readings import NoPacing
 from sidecar.telemetry.tally import Tally
 
 PROVIDERS = """
@@ -34,11 +37,14 @@ class Daemon:
         self.facts: list[Fact] = []
         self.tally = Tally()
         self.failures = Failures()
+        self.exports = Export(self, {})
+        self.pacing = NoPacing()
         self.observer = Observer(self.tally, self.failures, self.facts.append)
         self.registry = Registry(self.observer.emit)
         self.started_at = 1_700_000_000.0
         self.generation = 1
         self.config_error: str | None = None
+        self.network_down = False
         self.listening = True
         self.draining = False
         self.running: dict[str, int] = {}
@@ -47,6 +53,8 @@ class Daemon:
         self.reload_gate: asyncio.Event | None = None
         self.config = self._load(folder, text, token)
         self.faults = Faults(self.config.faults)
+        self.figures = Figures((*self.config.providers, *self.config.dependencies))
+        self.observer.add(self.figures)
         self.registry.configure(breakers_of(self.config), clock.monotonic())
         self.dependencies = Dependencies(self.config.dependencies, self.registry, self.observer)
 
@@ -62,6 +70,12 @@ class Daemon:
 
     async def settled(self) -> None:
         pass
+
+    def telemetry_failures(self) -> int:
+        return self.observer.failures
+
+    def log_losses(self) -> tuple[int, int]:
+        return 0, 0
 
     async def reload(self) -> ReloadResult:
         if self.reload_gate is not None:

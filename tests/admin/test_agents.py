@@ -277,9 +277,6 @@ class TestPermits:
         assert shown["errors"]["by_code"] == {"connection_refused": 2}
         assert shown["errors"]["by_class"]["transient"] == 2
         assert document["dependencies"]["pay"]["state"] == "closed"
-        page = (await call(address, "/")).body.decode()
-        assert "orders-db" in page
-        assert "<b>open</b>" in page
 
     async def test_a_dependency_is_shaped_like_a_breaker(
         self, daemon: Daemon, address: str
@@ -462,6 +459,34 @@ class TestFailures:
             ("orders-db", 3),
             ("pay", 1),
         }
+
+    async def test_the_last_hour_by_the_minute(self, failing: None, address: str) -> None:
+        for id_ in ("w-1", "w-2"):
+            await self.report(address, id_)
+        document = (await call(address, "/v1/failures?by=class&minutes")).json()
+        (group,) = document["groups"]
+        assert group["minutes"] == [0] * 59 + [2]
+        assert "minutes" not in (await call(address, "/v1/failures?by=class")).json()["groups"][0]
+
+    async def test_the_last_ones_and_those_after_them(self, failing: None, address: str) -> None:
+        for id_ in ("w-1", "w-2"):
+            await self.report(address, id_)
+        document = (await call(address, "/v1/failures?after=0", "GET", ADMIN)).json()
+        ids = [one["envelope"]["correlation_id"] for one in document["failures"]]
+        assert ids == ["w-2", "w-1"]
+        assert all(one["envelope"]["raw"] is None for one in document["failures"])
+        assert document["after"] == document["failures"][0]["number"]
+        later = f"/v1/failures?after={document['after']}"
+        assert (await call(address, later)).json() == {"after": document["after"], "failures": []}
+        await self.report(address, "w-3", "pay")
+        await post(address, PERMIT, "x-correlation-id: w-4")
+        for target, expected in ((later, ["w-3"]), (f"{later}&refusals", ["w-4", "w-3"])):
+            found = (await call(address, target)).json()["failures"]
+            assert [one["envelope"]["correlation_id"] for one in found] == expected
+
+    @pytest.mark.parametrize("after", ["", "x", "-1", "1e3", "9" * 19])
+    async def test_what_is_no_number(self, address: str, after: str) -> None:
+        assert (await call(address, f"/v1/failures?after={after}")).status == 400
 
     @pytest.mark.parametrize("by", ["", "klass", "class,", "class;code", "%00"])
     async def test_what_it_cannot_be_grouped_by(self, address: str, by: str) -> None:

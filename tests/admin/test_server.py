@@ -66,7 +66,7 @@ async def test_the_configuration_is_shown_redacted(daemon: Daemon, address: str)
 @pytest.mark.parametrize(
     "target",
     [
-        "/metrics",
+        "/metrics/",
         "/openapi.json",
         "/v1/",
         "/v1/classify/",

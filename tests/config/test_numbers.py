@@ -35,6 +35,10 @@ MAY_BE_ZERO = {
     "defaults.breaker.failure_ratio",
     "defaults.breaker.repeat_window",
     "defaults.breaker.jitter",
+    "defaults.shedding.max_wait",
+    "defaults.shedding.max_queue",
+    "defaults.retry.attempts",
+    "defaults.retry.budget",
 }
 
 
@@ -46,7 +50,7 @@ def text(path, value):
 
 
 def test_they_are_all_here():
-    assert len(ALL) == 27
+    assert len(ALL) == 32
 
 
 @pytest.mark.parametrize(("path", "kind", "words"), ALL, ids=[".".join(path) for path, _, _ in ALL])

@@ -124,7 +124,7 @@ def test_a_section_on_the_top_level(problems_of):
     ]
 
 
-@pytest.mark.parametrize("key", ["retry", "sign"])
+@pytest.mark.parametrize("key", ["sign"])
 def test_keys_of_later_versions_are_unknown(key, problems_of):
     (line,) = problems_of(HEAD + f"{key}: null")
     assert f"{key}: unknown key" in line
@@ -133,10 +133,7 @@ def test_keys_of_later_versions_are_unknown(key, problems_of):
 @pytest.mark.parametrize(
     "text",
     [
-        "shedding: {max_wait: 2s}",
         "shedding: {quota: {}}",
-        "limits: {in_flight: 3}",
-        "retry: {attempts: 1}",
     ],
 )
 def test_keys_of_later_versions_inside_sections_are_unknown(text, provider_problems):
@@ -199,7 +196,7 @@ def test_anchors_have_a_place(load_text):
 
 
 def test_unknown_keys_as_warnings(load_text):
-    config = load_text(HEAD + "future: {deep: 1}\ndefaults: {retry: {}}", unknown_keys="warn")
+    config = load_text(HEAD + "future: {deep: 1}\ndefaults: {later: {}}", unknown_keys="warn")
     assert len(config.warnings) == 2
     assert "future: unknown key" in config.warnings[0]
 

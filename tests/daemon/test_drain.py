@@ -87,10 +87,9 @@ async def test_a_hundred_streams_are_cut_honestly(process, upstream, twice) -> N
     assert await one.exit_code(20) == 0
     (line,) = one.lines("daemon.cutting")
     assert line["in_flight"] == MANY
-    endings = [found["ending"] for found in one.lines("call.failed")]
-    assert endings == ["shutdown"] * MANY
-    verdicts = {found["verdict"] for found in one.lines("call.failed")}
-    assert verdicts == {"neutral"}
+    # Lines that say the same are summed up after some.
+    found = {(told["ending"], told["verdict"]) for told in one.lines("call.failed")}
+    assert found == {("shutdown", "neutral")}
 
 
 @pytest.mark.parametrize(

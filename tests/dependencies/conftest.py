@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecar.breaker.network import Network
 from sidecar.breaker.registry import Registry
 from sidecar.config.resolved import Dependency
 from sidecar.config.schema import BreakerRules
@@ -36,7 +37,8 @@ class Scene:
         self.failures = Failures(lambda: self.now)
         self.observer = Observer(self.facts.append, self.failures)
         self.registry = Registry(self.observer.emit, random=lambda: 0.0)
-        self.dependencies = Dependencies({}, self.registry, self.observer)
+        self.network = Network(self.observer.emit)
+        self.dependencies = Dependencies({}, self.registry, self.observer, self.network)
         self.reload(*(dependencies or (dependency(),)))
 
     def reload(self, *dependencies: Dependency) -> None:

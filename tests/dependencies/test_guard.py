@@ -61,6 +61,20 @@ def test_failures_open_it_and_then_no_permit_is_given(scene) -> None:
     assert here.ask().envelope.retry_after == 18.0
 
 
+def test_while_the_network_is_down_nobody_is_to_blame(scene) -> None:
+    one = scene()
+    one.network.failed("api.example", one.now, at_once=True)
+    for _ in range(5):
+        told = one.report(one.permit(), FAILS)
+        assert told.classified.envelope is not None
+        assert told.classified.envelope.code == "connection_refused", "what failed is still told"
+    assert one.registry.snapshots("db", one.now)[0].state == "closed"
+    one.network.reached("api.example", one.now)
+    for _ in range(2):
+        one.report(one.permit(), FAILS)
+    assert one.registry.snapshots("db", one.now)[0].state == "open"
+
+
 def test_other_dependencies_do_not_suffer(scene) -> None:
     here = scene(dependency("db"), dependency("pay", "sdk"))
     trip(here)

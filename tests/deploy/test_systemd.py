@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -97,10 +98,14 @@ class Started:
         self.config.write_text(yaml.safe_dump({**self.document, **more}))
 
     def listening(self):
-        for line in self.log.read_text().splitlines():
-            told = json.loads(line)
-            if told["event"] == "daemon.listening":
-                return told["addresses"]
+        """Where it listens; its log is written beside the loop, so READY may come before the line."""
+        deadline = time.monotonic() + HANG
+        while time.monotonic() < deadline:
+            for line in self.log.read_text().splitlines(keepends=True):
+                told = json.loads(line) if line.endswith("\n") else {"event": ""}
+                if told["event"] == "daemon.listening":
+                    return told["addresses"]
+            time.sleep(0.01)
         raise AssertionError(self.log.read_text())
 
     def end(self):
@@ -180,7 +185,7 @@ def test_nobody_listens(start, tmp_path):
     assert started.process.wait(HANG) == 0
 
 
-def test_f140_no_ping_while_the_loop_is_stuck():
+async def test_f140_no_ping_while_the_loop_is_stuck():
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     here.setblocking(False)
 
@@ -210,7 +215,7 @@ def test_f140_no_ping_while_the_loop_is_stuck():
         task.cancel()
         return before, during, after
 
-    before, during, after = asyncio.run(live())
+    before, during, after = await live()
     here.close()
     there.close()
     assert before >= 5

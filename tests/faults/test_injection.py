@@ -340,3 +340,28 @@ async def test_rules_that_cannot_be(start, upstream, rule, told) -> None:
 
     with pytest.raises(ConfigError, match=told):
         await start({"up": base(upstream.url)}, faults=with_rules(rule))
+
+
+async def test_a_repeated_call_meets_the_fault_once(start, upstream) -> None:
+    """The daemon's own repetition is an attempt like any other."""
+    upstream.script = says(OK)
+    running = await start(
+        {"up": base(upstream.url, retry={"attempts": 2, "budget": 1})},
+        faults=with_rules({"class": "transient", "nth": 1}),
+    )
+    found = await call(running.port, "/up/v1/models")
+    assert (found.status, upstream.hits) == (200, 1)
+    assert [told["call"] for told in await injected(running)] == [1]
+    assert running.breaker("up/~v1/models").window.failure == 0
+
+
+async def test_a_refusal_by_order_is_no_trouble_of_this_machine(start, upstream) -> None:
+    """Two hosts that refuse at once would look like a machine without a way out."""
+    running = await start(
+        {"one": base("http://one.example.test"), "two": base("http://two.example.test")},
+        faults=with_rules({"kind": "refuse"}),
+    )
+    for name in ("one", "two") * 3:
+        found = await call(running.port, f"/{name}/x")
+        assert (found.status, found.envelope["code"]) == (502, "connection_refused")
+    assert not running.daemon.network_down

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +46,7 @@ class Process:
         providers: dict[str, Any],
         *,
         command: list[str] | None = None,
+        options: Sequence[str] = (),
         environ: Mapping[str, str] = MappingProxyType({}),
         **top: Any,
     ) -> None:
@@ -59,7 +60,7 @@ class Process:
             **top,
         }
         self.config.write_text(yaml.safe_dump(document))
-        serve = ["serve", "--config", str(self.config), "--log-format", "json"]
+        serve = ["serve", "--config", str(self.config), "--log-format", "json", *options]
         self._command = [*(command or START), *serve]
         self._environ = environment(**environ)
         self._spawned = 0

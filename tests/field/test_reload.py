@@ -312,6 +312,9 @@ ELSEWHERE = {
     "dependencies.": "the keys of one have their effects in tests/dependencies",
     "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
     "faults.": "that a reload changes what is injected is tested in tests/faults",
+    "limits.in_flight": "places are made by a reload in tests/proxy/test_bulkhead.py",
+    "shedding.max_": "the bounds of waiting are those of tests/proxy/test_bulkhead.py",
+    "retry.": "each key has its effect in tests/proxy/test_retries.py",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
 AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format", "state_file"}

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 Script = Callable[[socket.socket], None]
+
+
+@contextmanager
+def threads_without_signals() -> Iterator[None]:
+    """Threads that begin in here never receive a signal: some of them, gRPC's, outlive their test.
+
+    A later test that signals its own process means the main thread.
+    """
+    kept = {
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGCHLD,
+    }
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, kept)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Scripted:
@@ -30,6 +53,9 @@ class Scripted:
 
     def close(self) -> None:
         self._over.set()
+        # Closing alone does not wake a thread that accepts.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for held in self._held:
             held.close()

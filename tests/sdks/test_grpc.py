@@ -12,6 +12,8 @@ from sidecar.envelope.describe import describe
 from sidecar.envelope.sdk import classify
 from tests.cases import NOW, all_cases
 
+from .scripted import threads_without_signals
+
 CASES = {
     case["id"]: case for case in all_cases("sdk-cases.jsonl") if case["sdk"].startswith("grpc")
 }
@@ -45,13 +47,21 @@ class Handler(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(answer)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _signals():
+    with threads_without_signals():
+        yield
+
+
 @pytest.fixture(scope="module")
-def address():
-    server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Handler()])
+def address(_signals):
+    pool = futures.ThreadPoolExecutor(4)
+    server = grpc.server(pool, handlers=[Handler()])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(None).wait()
+    pool.shutdown()
 
 
 def raised(address, method, *, timeout=5.0, metadata=()):

@@ -28,9 +28,10 @@ UNKNOWN = "http://no-such-host.invalid"
 
 @pytest.fixture(scope="module")
 def server():
-    running = scripted.Scripted()
-    yield running
-    running.close()
+    with scripted.threads_without_signals():
+        running = scripted.Scripted()
+        yield running
+        running.close()
 
 
 def raised(call, url):

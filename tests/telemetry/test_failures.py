@@ -74,6 +74,35 @@ def test_a_group_knows_its_first_and_its_last(scene: Scene) -> None:
     )
 
 
+def test_a_group_knows_its_minutes(scene: Scene) -> None:
+    width = SECONDS / BUCKETS
+    scene.hear(failed("a"), failed("b"))
+    scene.now += 2 * width
+    scene.hear(failed("a"), failed("a"))
+    (group,) = scene.failures.groups(["class"])
+    assert group.minutes == (0,) * (BUCKETS - 3) + (2, 0, 2)
+    # Time moves them, asked for or not, and takes them away.
+    scene.now += (BUCKETS - 3) * width
+    (group,) = scene.failures.groups(["class"])
+    assert group.minutes == (2, 0, 2) + (0,) * (BUCKETS - 3)
+    scene.now += width
+    (group,) = scene.failures.groups(["class"])
+    assert group.minutes == (0, 2) + (0,) * (BUCKETS - 2)
+    assert sum(group.minutes) == group.count
+
+
+def test_the_latest_are_told_in_pages(scene: Scene) -> None:
+    scene.hear(failed("a"), refused(), failed("b"))
+    assert [one.envelope.code for one in scene.failures.latest()] == ["b", "a"]
+    shown = scene.failures.latest(refusals=True)
+    assert [one.envelope.code for one in shown] == ["b", "breaker_open", "a"]
+    last = shown[0].number
+    assert scene.failures.latest(last, refusals=True) == []
+    scene.hear(*(refused() for _ in range(KEPT)), failed("c"))
+    assert [one.envelope.code for one in scene.failures.latest(last)] == ["c"]
+    assert len(scene.failures.latest(last, refusals=True)) == KEPT
+
+
 def test_the_most_frequent_comes_first_then_the_latest(scene: Scene) -> None:
     scene.hear(failed("a"), failed("b"), failed("c"), failed("b"))
     assert [group.values[0] for group in scene.failures.groups(["code"])] == ["b", "c", "a"]
