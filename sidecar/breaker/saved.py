@@ -1,8 +1,9 @@
 """What of a breaker must outlive its process, and nothing that it only guessed.
 
-Three things are authoritative: a state that a person holds, a mode that a person set, and the time
-before which an upstream itself asked not to be called. Runs, windows, doubled open times and
-probes are this process's own inference: the next one sees for itself.
+What is authoritative: a state that a person holds, a mode that a person set, the time before which
+an upstream itself asked not to be called, a breaker's or a key's, and a budget that it said is
+spent. Runs, windows, doubled open times, rates and probes are this process's own inference: the
+next one sees for itself.
 
 The bounds are for reading back: whatever stands in a file, what is restored is of bounded size.
 """
@@ -89,21 +90,81 @@ class SavedBreaker(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class KeyWait(msgspec.Struct, frozen=True, kw_only=True):
+    """The time before which an upstream asked one key not to call.
+
+    Attributes:
+        until: when it is over.
+        hint: the seconds that it asked for, as given.
+        source: where it said so.
+    """
+
+    until: Moment
+    hint: Annotated[float, Meta(ge=0, le=FAR)]
+    source: Annotated[str, Meta(max_length=64)]
+
+
+class SpentBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """The budget of one key, which an upstream said is spent.
+
+    Attributes:
+        code: the budget word.
+        until: when it reopens, as the source said; None where it did not say.
+        next_check: when a call may ask again.
+    """
+
+    code: Annotated[str, Meta(max_length=64)]
+    next_check: Moment
+    until: Moment | None = None
+
+
+class SavedLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of the limits of one key.
+
+    Attributes:
+        credential: whose they are, as a keyed hash in hexadecimal digits.
+        subject: the model or route.
+        wait: while the key is asked to wait.
+        budget: while it is spent.
+    """
+
+    credential: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+    subject: Annotated[str, Meta(max_length=256)]
+    wait: KeyWait | None = None
+    budget: SpentBudget | None = None
+
+    def moved(self, by: float) -> SavedLimit:
+        """The same by a clock that is ahead by so many seconds."""
+        wait, budget = self.wait, self.budget
+        if wait is not None:
+            wait = msgspec.structs.replace(wait, until=_at(wait.until, by))
+        if budget is not None:
+            until = None if budget.until is None else _at(budget.until, by)
+            budget = msgspec.structs.replace(
+                budget, until=until, next_check=_at(budget.next_check, by)
+            )
+        return msgspec.structs.replace(self, wait=wait, budget=budget)
+
+
 class SavedProvider(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of one provider.
 
     Attributes:
         identity: of its upstream and scope: another one's holds and waits are not its own.
         breakers: those with something to keep.
+        limits: keys with something to keep.
     """
 
     identity: Annotated[str, Meta(max_length=64)]
     breakers: Annotated[tuple[SavedBreaker, ...], Meta(max_length=1024)] = ()
+    limits: Annotated[tuple[SavedLimit, ...], Meta(max_length=1024)] = ()
 
     def moved(self, by: float) -> SavedProvider:
         """The same by a clock that is ahead by so many seconds."""
         return SavedProvider(
-            identity=self.identity, breakers=tuple(one.moved(by) for one in self.breakers)
+            identity=self.identity,
+            breakers=tuple(one.moved(by) for one in self.breakers),
+            limits=tuple(one.moved(by) for one in self.limits),
         )
 
 

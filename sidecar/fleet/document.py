@@ -8,12 +8,12 @@ none of its times can be trusted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from sidecar.breaker.saved import FAR, SavedBreaker, SavedProvider
+from sidecar.breaker.saved import FAR, SavedProvider
 from sidecar.envelope.redact import is_of_this_process
 
 SCHEMA: Final = 1
@@ -35,12 +35,29 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         schema: of the file.
         saved_at: when it was written.
+        secret: under which credentials are hashed, in hexadecimal digits: another one would
+            recognise none of them.
         providers: what is kept, by provider.
     """
 
     schema: int
     saved_at: Annotated[float, Meta(ge=0, le=FAR)]
+    secret: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
     providers: Annotated[dict[str, SavedProvider], Meta(max_length=4096)]
+
+
+class Kept(NamedTuple):
+    """What a state file keeps.
+
+    Attributes:
+        providers: in monotonic seconds.
+        secret: under which their credentials are hashed.
+        age: seconds since it was written.
+    """
+
+    providers: dict[str, SavedProvider]
+    secret: bytes
+    age: float
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -51,20 +68,22 @@ _version = msgspec.json.Decoder(_Version)
 _document = msgspec.json.Decoder(Document)
 
 
-def encode(providers: Providers, now: float, wall: float) -> bytes:
+def encode(providers: Providers, secret: bytes, now: float, wall: float) -> bytes:
     """A state file.
 
     Args:
         providers: what is kept, in monotonic seconds.
+        secret: 32 bytes, under which credentials are hashed.
         now: the monotonic clock.
         wall: the wall clock at the same moment, seconds since the epoch.
     """
     moved = {name: one.moved(wall - now) for name, one in providers.items()}
-    return msgspec.json.encode(Document(schema=SCHEMA, saved_at=wall, providers=moved)) + b"\n"
+    document = Document(schema=SCHEMA, saved_at=wall, secret=secret.hex(), providers=moved)
+    return msgspec.json.encode(document) + b"\n"
 
 
-def decode(content: bytes, now: float, wall: float) -> tuple[dict[str, SavedProvider], float]:
-    """What a state file keeps, in monotonic seconds, and how many seconds ago it was written.
+def decode(content: bytes, now: float, wall: float) -> Kept:
+    """What a state file keeps.
 
     Args:
         content: the file.
@@ -86,7 +105,8 @@ def decode(content: bytes, now: float, wall: float) -> tuple[dict[str, SavedProv
         raise Unusable(f"it was written {-age:.0f} s from now: the clock was set back")
     # Within the slack it counts as written just now, so that no time left grows.
     offset = now - wall + min(age, 0.0)
-    return {name: one.moved(offset) for name, one in document.providers.items()}, max(age, 0.0)
+    moved = {name: one.moved(offset) for name, one in document.providers.items()}
+    return Kept(moved, bytes.fromhex(document.secret), max(age, 0.0))
 
 
 def lasting(providers: Providers) -> dict[str, SavedProvider]:
@@ -97,17 +117,18 @@ def lasting(providers: Providers) -> dict[str, SavedProvider]:
     """
     kept: dict[str, SavedProvider] = {}
     for name, provider in providers.items():
-        breakers = tuple(one for one in provider.breakers if _lasts(one))
-        if breakers:
-            kept[name] = SavedProvider(identity=provider.identity, breakers=breakers)
+        breakers = tuple(one for one in provider.breakers if _lasts(one.subject))
+        limits = tuple(one for one in provider.limits if _lasts(one.subject))
+        if breakers or limits:
+            kept[name] = SavedProvider(identity=provider.identity, breakers=breakers, limits=limits)
     return kept
 
 
-def _lasts(breaker: SavedBreaker) -> bool:
-    if breaker.subject is None:
+def _lasts(subject: str | None) -> bool:
+    if subject is None:
         return True
     try:
-        breaker.subject.encode()
+        subject.encode()
     except UnicodeEncodeError:
         return False
-    return not is_of_this_process(breaker.subject)
+    return not is_of_this_process(subject)

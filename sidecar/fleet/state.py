@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -54,12 +55,17 @@ class Keeper:
         path: the state file; None keeps nothing.
         memory: who knows it.
         on_fault: hears of what went wrong in code of the daemon's own.
+
+    Attributes:
+        secret: under which credentials are hashed, so that a limit finds its key again; that of the
+            file where there is one.
     """
 
     def __init__(
         self, path: str | None, memory: Memory, on_fault: Callable[[Exception], None]
     ) -> None:
         self._file = None if path is None else StateFile(path)
+        self.secret = os.urandom(32)
         self._memory = memory
         self._on_fault = on_fault
         self._written: tuple[dict[str, SavedProvider], float] | None = None
@@ -78,9 +84,11 @@ class Keeper:
             content = await asyncio.wait_for(in_thread(file.read), PATIENCE)
             if content is not None:
                 now, wall = clock.monotonic(), clock.wall()
-                found, age = document.decode(content, now, wall)
-                taken = self._memory.restore(found, now)
-                logs.event("state.restored", path=str(file.path), age=round(age, 1), breakers=taken)
+                found = document.decode(content, now, wall)
+                self.secret = found.secret
+                taken = self._memory.restore(found.providers, now)
+                age = round(found.age, 1)
+                logs.event("state.restored", path=str(file.path), age=age, entries=taken)
         except (document.Unusable, NotOurs) as error:
             # It may be of a later version, or somebody's mistake: it is not to be lost.
             self._set_aside = True
@@ -152,7 +160,7 @@ class Keeper:
                 before, offset = self._written
                 if kept == before and abs(wall - now - offset) < STEP:
                     return False
-            content = document.encode(kept, now, wall)
+            content = document.encode(kept, self.secret, now, wall)
         except Exception as error:  # noqa: BLE001 - what is on the disk stays; calls go on
             self._not_before = clock.monotonic() + RETRY
             self._on_fault(error)

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from sidecar.breaker.model import Kind, Mode, ProviderSettings, State
 from sidecar.breaker.registry import Registry
-from sidecar.breaker.saved import Hold, SavedBreaker, SavedProvider, SetMode, Wait
+from sidecar.breaker.saved import (
+    Hold,
+    KeyWait,
+    SavedBreaker,
+    SavedLimit,
+    SavedProvider,
+    SetMode,
+    SpentBudget,
+    Wait,
+)
 from sidecar.envelope.redact import shown_name
 from sidecar.fleet.document import SLACK, Unusable, decode, encode, lasting
 
@@ -23,8 +32,15 @@ BREAKER = SavedBreaker(
     mode=SetMode(mode=Mode.OBSERVE),
     wait=Wait(until=800.0, hint=300.0, kind=Kind.TIMEOUT, reason="5 failures in a row"),
 )
-KEPT = {"up": SavedProvider(identity="a" * 32, breakers=(BREAKER,))}
-FILE = encode(KEPT, NOW, WALL)
+LIMIT = SavedLimit(
+    credential="0f" * 16,
+    subject="gpt-x",
+    wait=KeyWait(until=600.0, hint=100.0, source="retry-after"),
+    budget=SpentBudget(code="credits_exhausted", until=9000.0, next_check=560.0),
+)
+KEPT = {"up": SavedProvider(identity="a" * 32, breakers=(BREAKER,), limits=(LIMIT,))}
+SECRET = b"s" * 32
+FILE = encode(KEPT, SECRET, NOW, WALL)
 
 
 def read(content, *, now=NOW, wall=WALL):
@@ -32,11 +48,11 @@ def read(content, *, now=NOW, wall=WALL):
 
 
 def test_there_and_back():
-    assert read(FILE) == (KEPT, 0.0)
+    assert read(FILE) == (KEPT, SECRET, 0.0)
 
 
 def test_times_are_of_the_wall_clock():
-    found, age = decode(FILE, 7.0, WALL + 100)
+    found, _, age = decode(FILE, 7.0, WALL + 100)
     assert age == 100
     assert found["up"].breakers[0].hold.until == pytest.approx(7 + 400 - 100)
 
@@ -45,15 +61,14 @@ def test_later_members_do_not_count():
     document = json.loads(FILE)
     document["x"] = 1
     document["providers"]["up"]["breakers"][0]["x"] = {}
-    assert read(json.dumps(document).encode()) == (KEPT, 0.0)
+    assert read(json.dumps(document).encode()) == (KEPT, SECRET, 0.0)
 
 
 def test_from_the_future():
     with pytest.raises(Unusable, match="3600 s from now"):
         read(FILE, wall=WALL - 3600)
     # A clock that was a little fast makes nothing last longer.
-    found, age = read(FILE, wall=WALL - SLACK)
-    assert (found, age) == (KEPT, 0.0)
+    assert read(FILE, wall=WALL - SLACK) == (KEPT, SECRET, 0.0)
 
 
 @pytest.mark.parametrize("version", [0, 2, -1, 10**30])
@@ -80,7 +95,8 @@ def test_cut_anywhere():
         b"\xff\xfe",
         b'{"schema": 1}',
         b'{"schema": "1"}',
-        b'{"schema": 1, "saved_at": 1e400, "providers": {}}',
+        b'{"schema": 1, "saved_at": 1e400, "secret": "%b", "providers": {}}' % (b"0" * 64),
+        b'{"schema": 1, "saved_at": 1, "secret": "0", "providers": {}}',
         b'{"schema": 1, "saved_at": NaN, "providers": {}}',
         b'{"schema": 1, "saved_at": -1, "providers": {}}',
         b'{"schema": 1, "saved_at": 1, "providers": []}',
@@ -88,7 +104,7 @@ def test_cut_anywhere():
         b'{"schema": 1, "x": ' + b"[" * 100_000,
         b'{"schema": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_broken(content):
     with pytest.raises(Unusable):
@@ -98,7 +114,9 @@ def test_broken(content):
 def edited(path, value):
     document = json.loads(FILE)
     at = document["providers"]["up"]
-    if path[0] != "identity":
+    if path[0] == "limits":
+        at, path = at["limits"][0], path[1:]
+    elif path[0] != "identity":
         at = at["breakers"][0]
     for name in path[:-1]:
         at = at[name]
@@ -121,6 +139,11 @@ def edited(path, value):
         (["wait", "until"], None),
         (["wait", "hint"], -1),
         (["wait", "kind"], "unknown"),
+        (["limits", "credential"], "secret"),
+        (["limits", "subject"], None),
+        (["limits", "wait", "source"], "x" * 65),
+        (["limits", "budget", "code"], 5),
+        (["limits", "budget", "next_check"], 1e300),
     ],
 )
 def test_a_value_out_of_bounds(path, value):
@@ -138,7 +161,7 @@ def restored(found):
     registry.snapshots("up", NOW + 2)
     registry.admit("up", "gpt-x", NOW + 3)
     # What was restored can be kept again.
-    assert read(encode(lasting(registry.saved(NOW + 3)), NOW + 3, WALL), now=NOW + 3)
+    assert read(encode(lasting(registry.saved(NOW + 3)), SECRET, NOW + 3, WALL), now=NOW + 3)
     assert registry.faults == 0
 
 
@@ -146,7 +169,7 @@ def restored(found):
 @example(FILE)
 def test_any_bytes(content):
     try:
-        found, _ = read(content)
+        found = read(content).providers
     except Unusable:
         return
     restored(found)
@@ -158,7 +181,7 @@ def test_bytes_that_changed(data):
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found, _ = read(bytes(content))
+        found = read(bytes(content)).providers
     except Unusable:
         return
     restored(found)
@@ -202,3 +225,8 @@ def test_names_that_mean_nothing_to_the_next_process():
     assert kept == ["~v1/[redacted]", "gpt-x"]
     nothing = SavedProvider(identity="a", breakers=(known[secret],))
     assert lasting({"up": nothing}) == {}
+    limits = tuple(
+        SavedLimit(credential="0" * 32, subject=subject) for subject in (secret, "\ud800", "m", "")
+    )
+    found = lasting({"up": SavedProvider(identity="a", limits=limits)})
+    assert [one.subject for one in found["up"].limits] == ["m", ""]

@@ -82,7 +82,7 @@ async def test_the_next_daemon_goes_on(start, upstream, kept, log, clocks) -> No
     refused = await ask(following)
     assert (refused.status, refused.envelope["code"]) == (503, "breaker_open")
     (line,) = log.lines("state.restored")
-    assert (line["breakers"], line["age"]) == (1, pytest.approx(60, abs=5))
+    assert (line["entries"], line["age"]) == (1, pytest.approx(60, abs=5))
     assert (await call(following.port, "/up/other/x")).status == 200
 
 
@@ -121,7 +121,11 @@ async def test_what_moves_is_written_soon(start, upstream, kept) -> None:
         (b'{"schema":1,"saved_at":17', "broken"),
         (b"\0" * 1000, "broken"),
         (b'{"schema": 2}', "version 2"),
-        (b'{"schema": 1, "saved_at": 99999999999, "providers": {}}', "from now"),
+        (
+            b'{"schema": 1, "saved_at": 99999999999, "secret": "%b", "providers": {}}'
+            % (b"0" * 64),
+            "from now",
+        ),
         (b'{"schema": 1, "x": ' + b"[" * 200_000, "broken"),
     ],
     ids=["empty", "cut", "zeros", "later version", "future", "deep"],
