@@ -39,7 +39,8 @@ from sidecar.telemetry.export import Export
 from sidecar.telemetry.failures import Failures
 from sidecar.telemetry.figures import Figures
 from sidecar.telemetry.observer import ConfigReloaded, Fault, Observer
-from sidecar.telemetry.readings import NoPacing, PacingSource
+from sidecar.telemetry.pacing import GatePacing
+from sidecar.telemetry.readings import PacingSource
 from sidecar.telemetry.tally import Tally
 
 TICK = 0.5
@@ -113,12 +114,12 @@ class Daemon:
         self.tally = Tally()
         self.failures = Failures()
         self.figures = Figures((*config.providers, *config.dependencies))
-        self.pacing: PacingSource = NoPacing()
         self.log = logs.LogListener()
         self.observer = Observer(self.tally, self.figures, self.failures, self.log)
         self.exports = Export(self, os.environ)
         self.registry = Registry(self._transition, on_fault=self._breaker_fault)
         self.plane = DataPlane(config, self.registry, self.observer, self.exports.tracing)
+        self.pacing: PacingSource = GatePacing(self.registry, self.plane.watch.network)
         self.dependencies = Dependencies(
             config.dependencies, self.registry, self.observer, self.plane.watch.network
         )

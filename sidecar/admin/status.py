@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from sidecar import __version__
+from sidecar.breaker.gates import Gates
+from sidecar.breaker.gating import GateSnapshot, QuotaSnapshot
 from sidecar.breaker.model import LastError, Snapshot, UpstreamVerdict, WindowFigures
 from sidecar.config.addresses import without_user_info
 from sidecar.config.resolved import Config
@@ -31,6 +33,9 @@ class SnapshotSource(Protocol):
 
     def provider_verdict(self, provider: str, now: float) -> UpstreamVerdict:
         """How a provider is, for people."""
+
+    def gates(self, provider: str) -> Gates:
+        """The rate limits and spent budgets of a provider."""
 
 
 class PermitSource(Protocol):
@@ -136,6 +141,7 @@ def provider_entry(source: StatusSource, name: str, times: Times) -> dict[str, A
     """One provider's part of the document."""
     provider = source.config.providers[name]
     snapshots = source.registry.snapshots(name, times.now)
+    gates = source.registry.gates(name)
     tally = source.tally.named(name)
     return {
         "verdict": source.registry.provider_verdict(name, times.now).value,
@@ -144,8 +150,8 @@ def provider_entry(source: StatusSource, name: str, times: Times) -> dict[str, A
         "mode": str(provider.mode),
         "in_flight": source.in_flight(name),
         "breakers": {snapshot.key: breaker_entry(snapshot, times) for snapshot in snapshots},
-        "shedding": [],
-        "quota": [],
+        "shedding": [gate_entry(gate, times) for gate in gates.gate_snapshots(times.now)],
+        "quota": [quota_entry(quota, times) for quota in gates.quota_snapshots()],
         "errors": tally.errors(),
         "reclassified": tally.reclassifications(),
     }
@@ -181,6 +187,30 @@ def breaker_entry(snapshot: Snapshot, times: Times) -> dict[str, Any]:
         "probes_in_flight": snapshot.probes_in_flight,
         "hint": snapshot.hint,
         "last_error": _last_error(snapshot.last_error, times),
+    }
+
+
+def gate_entry(gate: GateSnapshot, times: Times) -> dict[str, Any]:
+    """One throttle gate's part of the document."""
+    return {
+        "key": gate.key,
+        "state": gate.state.value,
+        "not_before": times.text(gate.not_before),
+        "rate": None if gate.rate is None else round(gate.rate, 3),
+        "queued": gate.queued,
+        "shed": gate.shed,
+        "hint": gate.hint,
+        "hint_source": gate.hint_source,
+    }
+
+
+def quota_entry(quota: QuotaSnapshot, times: Times) -> dict[str, Any]:
+    """One spent budget's part of the document."""
+    return {
+        "key": quota.key,
+        "until": times.text(quota.until),
+        "code": quota.code,
+        "next_check": times.text(quota.next_check),
     }
 
 

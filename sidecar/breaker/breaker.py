@@ -567,6 +567,10 @@ class Breaker(CircuitBreakerListener):
             and self._mode_override is None
         )
 
+    def accepted_lately(self, now: float) -> float:
+        """Calls a second that went well in the last seconds; what a throttle gate begins with."""
+        return self._evidence.window.lately(now)
+
     def snapshot(self, now: float) -> Snapshot:
         """Everything that is shown of it, as of `now`."""
         self.tick(now)

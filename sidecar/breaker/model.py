@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from sidecar.breaker.gating import GateSettings
 from sidecar.envelope.model import Verdict
 
 
@@ -117,11 +118,13 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
             and state is kept over a reload only while that stays the same.
         scope: one breaker a model, or one for everything.
         settings: the thresholds of all its breakers.
+        shedding: what its rate limits and budgets do.
     """
 
     upstream: str
     scope: Scope = Scope.MODEL
     settings: Settings = Settings()
+    shedding: GateSettings = GateSettings()
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -131,7 +134,9 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
         verdict: what it says about the upstream.
         kind: how it failed; read for failures only.
         retry_after: seconds that the upstream asked to wait, as it gave them.
-        code: the envelope's code, for people.
+        hint_source: where it said so; of throttles only.
+        resets_in: seconds until a spent budget reopens, as the upstream said.
+        code: the envelope's code, for people; of a spent budget its word.
         status: the upstream's status, for people.
         fingerprint: tells one request from another; None where that is not known.
     """
@@ -142,6 +147,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     code: str | None = None
     status: int | None = None
     fingerprint: bytes | None = None
+    hint_source: str | None = None
+    resets_in: float | None = None
 
 
 SUCCESS = Outcome(Verdict.SUCCESS)

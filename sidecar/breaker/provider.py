@@ -15,6 +15,7 @@ from typing import Final
 
 from sidecar.breaker.admission import Admission, Faults
 from sidecar.breaker.breaker import Breaker
+from sidecar.breaker.gates import Gates
 from sidecar.breaker.model import (
     Mode,
     NoRoomError,
@@ -39,7 +40,13 @@ SUBJECT_LENGTH: Final = 256
 
 
 class Provider:
-    """One provider's own breaker and those of its subjects, least recently used first."""
+    """One provider's own breaker and those of its subjects, least recently used first.
+
+    Attributes:
+        gates: its rate limits and spent budgets, which live as long as its breakers do.
+        live: no reload has taken it away.
+        own: the breaker that hears of connections.
+    """
 
     __slots__ = (
         "_faults",
@@ -47,6 +54,7 @@ class Provider:
         "_random",
         "_shared",
         "_subjects",
+        "gates",
         "live",
         "name",
         "own",
@@ -72,6 +80,7 @@ class Provider:
         self.name = name
         self.settings = settings
         self.own = self._new(name, now)
+        self.gates = Gates(name, settings.shedding, faults, self._accepted_lately, random)
 
     def admit(self, subject: str | None, now: float) -> Admission | Refusal:
         """Take both permits; if the second is refused, the first is given back."""
@@ -149,6 +158,7 @@ class Provider:
         # A listener may admit calls, and so make breakers, while it is told.
         for breaker in tuple(self.breakers()):
             breaker.tick(now)
+        self.gates.tick(now)
 
     def verdict(self, now: float) -> UpstreamVerdict:
         """How the provider is, for people; refuses nothing."""
@@ -169,7 +179,8 @@ class Provider:
         used, dark = (models, open_models) if models else (routes, open_routes)
         if self.own.state is State.OPEN or (used >= 2 and dark * 2 > used):
             return UpstreamVerdict.DOWN
-        return UpstreamVerdict.DEGRADED if any_open else UpstreamVerdict.UP
+        limited = any_open or self.gates.is_shedding(now)
+        return UpstreamVerdict.DEGRADED if limited else UpstreamVerdict.UP
 
     def is_still(self, settings: ProviderSettings) -> bool:
         """Whether these settings are of the same upstream, cut into breakers the same way."""
@@ -182,6 +193,11 @@ class Provider:
             self.settings = settings
             for breaker in self.breakers():
                 breaker.configure(settings.settings, now)
+            self.gates.configure(settings.shedding, now)
+
+    def _accepted_lately(self, subject: str, now: float) -> float:
+        breaker = self.own if self.settings.scope is Scope.PROVIDER else self.find(subject)
+        return 0.0 if breaker is None else breaker.accepted_lately(now)
 
     def saved(self, now: float) -> SavedProvider | None:
         """What of it must outlive the process; None if nothing must."""

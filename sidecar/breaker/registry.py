@@ -10,6 +10,7 @@ import random as random_numbers
 from collections.abc import Callable, Iterable, Mapping
 
 from sidecar.breaker.admission import Admission, Faults
+from sidecar.breaker.gates import Gates
 from sidecar.breaker.model import (
     Mode,
     ProviderSettings,
@@ -76,6 +77,14 @@ class Registry:
         """
         return self._providers[provider].peek(subject, now)
 
+    def gates(self, provider: str) -> Gates:
+        """The rate limits and spent budgets of a provider; they outlive every reload that it does.
+
+        Raises:
+            KeyError: if there is no such provider.
+        """
+        return self._providers[provider].gates
+
     def tick(self, now: float) -> None:
         """Let everything happen that time brings about, so that listeners hear of it in time."""
         for provider in tuple(self._providers.values()):
@@ -132,6 +141,7 @@ class Registry:
             breaker.force(State.CLOSED, now, until, reason)
         elif verb is Verb.RESET:
             breaker.reset(now, reason)
+            provider.gates.reset(subject or None, now)
         else:
             breaker.set_mode(Mode(verb.value), now, until, reason)
         return breaker.snapshot(now)

@@ -58,6 +58,14 @@ class Window:
         failures = totals[_FAILURE] - totals[_LATE_FAILURE]
         return failures, failures + totals[_SUCCESS] - totals[_LATE_SUCCESS]
 
+    def lately(self, now: float) -> float:
+        """Successes a second of the last one to two buckets."""
+        if now // self._width != self._index:
+            self._roll(now)
+        before = self._counts[int(self._index - 1) % BUCKETS]
+        seconds = now - self._index * self._width + self._width
+        return (before[_SUCCESS] + self._bucket[_SUCCESS]) / seconds
+
     def figures(self, now: float) -> WindowFigures:
         """Everything that is shown, late verdicts included."""
         if now // self._width != self._index:

@@ -281,6 +281,8 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`timeouts`", schema.Timeouts, ""),
     ("`breaker`", schema.BreakerConfig, ""),
     ("`shedding`", schema.Shedding, ""),
+    ("`shedding.sustained`", schema.Sustained, ""),
+    ("`shedding.quota`", schema.Quota, ""),
     ("`limits`", schema.Limits, ""),
     ("`retry`", schema.Retry, ""),
     ("`rules`", schema.RuleSection, _RULES_NOTES),

@@ -208,9 +208,43 @@ class BreakerConfig(BreakerRules, frozen=True, kw_only=True):
     ] = True
 
 
-class Shedding(Section, frozen=True, kw_only=True):
-    """How long a wait may be, and who sits it out."""
+class Sustained(Section, frozen=True, kw_only=True):
+    """When single throttles have become a limit that calls are paced under."""
 
+    count: Annotated[
+        int, Meta(ge=1, le=1_000_000), _about("Throttles within `window` that it takes.")
+    ] = 5
+    window: Annotated[Duration, _about("The time over which they are counted.")] = 30.0
+    ratio: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        _about(
+            "The share of the calls that must have been throttled, or shed in its place; "
+            "0 = the count alone decides."
+        ),
+    ] = 0.5
+
+
+class Quota(Section, frozen=True, kw_only=True):
+    """What a spent budget does to further calls."""
+
+    mode: Annotated[
+        Literal["gate", "observe", "off"],
+        _about(
+            "`gate`: further calls of that key are answered here; `observe`: it is only shown; "
+            "`off`: not even that."
+        ),
+    ] = "gate"
+    recheck: Annotated[
+        Duration,
+        _about("One call asks again each time, whatever the reset says: a top-up tells nobody."),
+    ] = 60.0
+
+
+class Shedding(Section, frozen=True, kw_only=True):
+    """What a rate limit does to further calls, how long a wait may be, and who sits it out."""
+
+    sustained: Annotated[Sustained, _about("When throttled calls begin to be paced.")] = Sustained()
     max_wait: Annotated[
         OptionalWait,
         _about("A call is held at most this long for its slot, else shed; 0 = nothing is held."),
@@ -218,6 +252,24 @@ class Shedding(Section, frozen=True, kw_only=True):
     max_queue: Annotated[
         int, Meta(ge=0, le=1_000_000), _about("Calls of one key that are held at a time; 0 = none.")
     ] = 16
+    min_rate: Annotated[
+        float, Meta(ge=0.001, le=1_000_000), _about("Calls a second that pacing never goes below.")
+    ] = 1.0
+    preempt: Annotated[
+        bool,
+        _about(
+            "Wait for the reset when an answer said that nothing remains, instead of spending a "
+            "refusal. Such headers lie at times."
+        ),
+    ] = False
+    quota: Annotated[Quota, _about("What a spent budget does.")] = Quota()
+    open_after: Annotated[
+        OptionalWait,
+        _about(
+            "At `min_rate`, without one success and without a hint for this long, a throttle "
+            "counts as a failure; 0 = never."
+        ),
+    ] = 600.0
     retry_after_max: Annotated[
         LongDuration,
         _about("A longer hint of the upstream gates this long and is shown as it was given."),
@@ -366,7 +418,9 @@ class Settings(Section, frozen=True, kw_only=True):
     ] = "correct"
     timeouts: Annotated[Timeouts, _about("The clocks of one call.")] = Timeouts()
     breaker: Annotated[BreakerConfig, _about("When it opens, and how it closes.")] = BreakerConfig()
-    shedding: Annotated[Shedding, _about("How long a wait may be.")] = Shedding()
+    shedding: Annotated[Shedding, _about("What a rate limit does, and how long a wait may be.")] = (
+        Shedding()
+    )
     limits: Annotated[Limits, _about("How much at a time.")] = Limits()
     retry: Annotated[Retry, _about("What the daemon repeats itself.")] = Retry()
     rules: Annotated[

@@ -89,6 +89,22 @@ def classify(
     )
 
 
+def driver_told(raised: Raised) -> tuple[Meaning, str | None, str] | None:
+    """What a driver's exception means, wherever it turned up: its meaning, code and text.
+
+    None if it is of no driver's class, or says nothing that is known.
+    """
+    if vendor_of_class(raised) is None:
+        return None
+    found = _found(raised, None, DEEPEST)
+    if not found.known:
+        return None
+    meaning = found.told.meaning
+    if raised.phase == "commit":
+        meaning = _in_commit(meaning)
+    return meaning, found.told.code, wording.plain(found.told.text) or meaning.rule
+
+
 def _in_commit(meaning: Meaning) -> Meaning:
     """A COMMIT that was not answered may have been done: repeating is no way out."""
     if meaning.class_ is ErrorClass.TRANSIENT and meaning.verdict is not Verdict.ALIVE:

@@ -88,6 +88,13 @@ _MESSAGES = (
 )  # fmt: skip
 
 
+# Where reports on single fields stand; `invalid-params` is the example of RFC 9457.
+_REPORTS = (
+    "errors", "fieldErrors", "field_errors", "errorMessages", "details", "invalid-params",
+    "invalid_params", "invalidParams", "violations",
+)  # fmt: skip
+
+
 def message_of(error: dict[str, Any]) -> str:
     """What an error object tells a person, from the members in which sources say it."""
     for name in _MESSAGES:
@@ -104,15 +111,15 @@ def message_of(error: dict[str, Any]) -> str:
 def _report(error: dict[str, Any]) -> str:
     """The fields at fault in one line, where a source names them beside its message.
 
-    An object from names to complaints, a list of sentences, or a list of details; of a list of
-    objects under `errors` the first is the error itself.
+    An object from names to complaints, a list of sentences, or a list of details.
     """
-    for name in ("errors", "fieldErrors", "field_errors", "errorMessages", "details"):
+    for name in _REPORTS:
         value = error.get(name)
         if not value:
             continue
         if isinstance(value, list):
-            value = {"": value} if name == "details" else {"": _sentences(value)}
+            # Of objects under `errors` the first is the error itself.
+            value = {"": _sentences(value) if name == "errors" else value}
         report = _complaints(value)
         if report:
             return report
@@ -139,19 +146,30 @@ def _complaint(item: Any) -> str:
     if not isinstance(item, dict):
         return item if isinstance(item, str) else ""
     told, where = item.get("message") or item.get("description"), param_of(item)
+    if told is None and (where or "name" in item):
+        # Without a field these are the details of something else.
+        where = where or as_word(item["name"])
+        told = next((item[name] for name in ("reason", "issue", "detail") if name in item), None)
     if not isinstance(told, str):
         return ""
     return f"{where}: {told}" if where and where not in told else told
 
 
+_BLAMED = (
+    "param", "field", "pointer", "parameter", "loc", "path", "propertyPath", "source.pointer",
+    "source.parameter", "fields",
+)  # fmt: skip
+
+
 def param_of(error: dict[str, Any]) -> str | None:
     """The field or value at fault, as a source names it beside its message; None if it does not."""
-    for name in ("param", "field", "pointer", "parameter", "loc", "path"):
-        value = error.get(name)
+    for name in _BLAMED:
+        value = at(error, name)
         if value is None:
             continue
         if isinstance(value, list) and value and all(isinstance(part, str | int) for part in value):
-            return ".".join(str(part) for part in value)
+            # Names of several fields, or the way to one.
+            return (", " if name == "fields" else ".").join(str(part) for part in value)
         if not isinstance(value, str) or value.strip() in {"", "None", "null"}:
             # Some gateways print the nothing of their language.
             continue

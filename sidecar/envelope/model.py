@@ -136,6 +136,17 @@ class Classified:
             request_id=self.request_id,
         )
 
+    def judged(self, verdict: Verdict, rule: str) -> Classified:
+        """The same with another verdict, and why."""
+        return Classified(
+            envelope=self._envelope,
+            verdict=verdict,
+            rule=rule,
+            terminal=self.terminal,
+            look=self.look,
+            request_id=self.request_id,
+        )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Classified):
             return NotImplemented

@@ -53,11 +53,12 @@ _SECRET_HEADER = re.compile(
 
 # Names whose value is a secret wherever they stand: a query, a form, a JSON member.
 _NAME_OF_ONE = (
-    r"(?:api[_-]?key|apikey|access[_-]?key|secret(?:[_-]?key)?|password|passwd|pwd"
+    r"(?:api[_-]?key|apikey|(?:access|account|subscription)[_-]?key|secret(?:[_-]?key)?"
+    r"|password|passwd|passphrase|pwd"
     r"|(?:access|refresh|id|auth|session|security|bearer)[_-]?token|authorization|credential"
     r"|signature|private[_-]?key)"
 )
-_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-|subscription[_-]?key\Z")
+_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-")
 _SHORT_SECRET_NAMES = frozenset(
     {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion",
      "session", "sessionid", "jsessionid", "session_id", "appid", "app_id", "appkey", "app_key"}
@@ -78,6 +79,15 @@ _TOLD_SECRET = re.compile(
     r"(?:\s?[:=]\s?|\s)[\\\"'`(]{0,2})"
     r"(?=[A-Za-z0-9._~+/*=-]{0,64}\d)([A-Za-z0-9][A-Za-z0-9._~+/*=-]{11,})"
 )
+# `token: …` outside JSON: parsers speak of tokens, too, but not of long ones with digits in them.
+_BARE_TOKEN = re.compile(
+    r"(?i)\b(token\s{0,8}[:=]\s{0,8}[\"']?)"
+    r"(?=[A-Za-z0-9._~+/*-]{0,64}\d)([A-Za-z0-9][A-Za-z0-9._~+/*-]{15,}+=*+)"
+)
+# SQL that sets a password, which servers quote where it does not parse.
+_SQL_PASSWORD = re.compile(r"(?i)\b((?:identified by|password)\s{1,8})'[^'\n]*+'?")
+# `user/password@//host:1521/service`, as Oracle's clients write an address.
+_EASY_CONNECT = re.compile(r"\b(\w{1,64}/)[^\s/@\"']++(@//)")
 _COOKIES = re.compile(
     r"(?i)\b((?:set-)?cookie2?\\?[\"']?\s{0,8}[:=]\s{0,8}\\?[\"']?)"
     r"[^\s=;,\"'<>\\]{1,128}=[^\s;\"'<>\\]*+"
@@ -97,6 +107,8 @@ _SHAPES = re.compile(
       | AQ\.[A-Za-z0-9_-]{20,}                             # Google's keys of the newer kind
       | (?:AKIA|ASIA)[A-Z0-9]{12,}
       | (?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}=*      # Bedrock's
+      | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}         # SendGrid's
+      | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{30,} | do[opr]_v1_[A-Za-z0-9]{30,}
     )"""
 )
 _WEB_TOKEN = re.compile(
@@ -119,8 +131,8 @@ _PRIVATE_KEY = re.compile(
 # search for a word is ten times quicker than to try a pattern at every character.
 _SCHEME_TOKEN = re.compile(r"token\s")
 _NAME_ENDS = (
-    "key", "token", "secret", "password", "passwd", "pwd", "authorization", "credential",
-    "signature",
+    "key", "token", "secret", "password", "passwd", "passphrase", "pwd", "authorization",
+    "credential", "signature",
 )  # fmt: skip
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
 _BETWEEN = " \t\n\r\f\v\"'\\"
@@ -128,7 +140,7 @@ _CAPITAL_STARTS = ("AIza", "AKIA", "ASIA", "AQ.", "ABSK")
 # How the words in front of the dash or underscore of a known key end.
 _SHAPE_ENDS = (
     "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
-    "ghu", "ghs", "ghr", "pat", "xapp", "key",
+    "ghu", "ghs", "ghr", "pat", "xapp", "key", "npm", "pypi", "v1",
 )  # fmt: skip
 
 # Nothing in a path of short words can be a secret, unless it is the address of a webhook.
@@ -183,6 +195,8 @@ def _hide(text: str) -> str:
     lower = text.lower()
     if "/" in text and "://" in text:
         text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
+    if "@//" in text:
+        text = _EASY_CONNECT.sub(rf"\1{HIDDEN}\2", text)
     if "=" in text:
         text = _QUERY_PAIR.sub(_hide_pair, text)
         if "cookie" in lower:
@@ -203,6 +217,9 @@ def _hide_named(text: str, lower: str) -> str:
     if _assigns(lower, ":") or ("=" in lower and _assigns(lower, "=")):
         text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
         text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
+        text = _BARE_TOKEN.sub(rf"\1{HIDDEN}", text)
+    if "'" in text and ("identified by" in lower or "password" in lower):
+        text = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", text)
     if _tells_of(lower, "key") or _tells_of(lower, "token"):
         text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
     return _PRIVATE_KEY.sub(HIDDEN, text) if "-----BEGIN " in text else text
@@ -239,6 +256,8 @@ def _may_hold_shape(text: str) -> bool:
         if part.endswith(_SHAPE_ENDS):
             return True
     if "A" in text and any(start in text for start in _CAPITAL_STARTS):
+        return True
+    if "SG." in text:
         return True
     return "xox" in text or "ya29." in text
 

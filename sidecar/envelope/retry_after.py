@@ -39,6 +39,8 @@ _PROSE = re.compile(
 _PROSE_GO = re.compile(
     r"(?i)\b(?:try again|retry)\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:h|ms|m|s)){2,})(?![a-z0-9])"
 )
+# Characters of a long text that are read for a sentence about a wait, at either end.
+_PROSE_END = 2048
 _FIELDS = re.compile(
     r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d{1,15}(?:\.\d{1,9})?)(?![\d.])", re.IGNORECASE
 )
@@ -131,6 +133,11 @@ def from_reset(headers: Headers, now: float) -> tuple[float, str] | None:
     return max(waits, default=None)
 
 
+def from_exhausted(headers: Headers, now: float) -> tuple[float, str] | None:
+    """The reset of what is exhausted, also of an answer that is good; of several the latest."""
+    return max(_exhausted(headers, now), default=None)
+
+
 def _only_dimension(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
     """A reset that stands alone belongs to the one dimension there is."""
     for name in ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"):
@@ -200,6 +207,9 @@ def from_prose(text: str) -> tuple[float, str] | None:
 
     Only for a dialect whose provider says it nowhere else.
     """
+    if len(text) > 2 * _PROSE_END:
+        # A sentence about a wait opens a text or closes it.
+        text = f"{text[:_PROSE_END]} … {text[-_PROSE_END:]}"
     said = text.lower()
     if not ("try" in said or "wait" in said or "reset" in said or "available" in said):
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sidecar.envelope import table, transport
+from sidecar.envelope import database, table, transport
 from sidecar.envelope.dialects import NAMES, Dialect, get, guess
 from sidecar.envelope.meaning import Meaning, classified
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Source, Verdict
@@ -102,7 +102,7 @@ def _fault(raised: Raised, error: Exception) -> _Judged:
 def _judged(raised: Raised, asked: _Asked) -> _Judged:
     """The first link that says anything decides; else what its text repeats; else `permanent`."""
     for link in raised.chain():
-        judged = _link(link, asked)
+        judged = _link(link, asked) or _by_driver(link)
         if judged is not None:
             return judged
     for link in raised.chain():
@@ -215,6 +215,15 @@ def _by_phrase(link: Raised, family: Family) -> _Judged | None:
                 more={"sent": False},
             )
     return None
+
+
+def _by_driver(link: Raised) -> _Judged | None:
+    """A database's exception behind an SDK's, as of a client that keeps its state in one."""
+    told = database.driver_told(link)
+    if told is None:
+        return None
+    meaning, code, message = told
+    return _Judged(meaning=meaning, code=code or meaning.code or link.name, message=message)
 
 
 def _by_answer(answer: Answer, link: Raised) -> _Judged | None:

@@ -64,6 +64,13 @@ SURE: dict[str, str] = {
         ("local_resource", "", "MemoryError"),
         ("refused_locally", "", "FileNotFoundError PermissionError IsADirectoryError"),
         ("refused_locally", "", "NotADirectoryError FileExistsError"),
+        # The standard library's, for a report that knows the bare name only.
+        ("cancelled", "", "CancelledError"),
+        ("dns_failure", "", "gaierror herror"),
+        ("stream_truncated", "", "IncompleteRead IncompleteReadError"),
+        ("connection_reset", "", "RemoteDisconnected SSLEOFError SSLZeroReturnError"),
+        ("tls_failure", "", "SSLCertVerificationError"),
+        ("invalid_upstream_response", "", "JSONDecodeError"),
         ("dns_failure", "socket", "gaierror herror"),
         ("connection_reset", "ssl", "SSLEOFError SSLZeroReturnError SSLSyscallError"),
         ("tls_failure", "ssl", "SSLCertVerificationError CertificateError"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sidecar import clock as machine
 from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.model import Kind, Mode, Outcome, Refusal
-from sidecar.envelope.model import Classified, Envelope, Verdict
+from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
@@ -24,13 +24,15 @@ from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
+from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
+from sidecar.proxy.passage import Passage, concerns_gates, wait
 from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
 from sidecar.proxy.repeats import Repeats, repeats_of
 from sidecar.proxy.signing import Signing
-from sidecar.proxy.sigv4 import without_presigning
+from sidecar.proxy.sigv4 import REPLACED, without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
 from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
@@ -59,6 +61,7 @@ class Call:
         runtime: the provider; None until it was found.
         path: the path at the provider, as it came, without the query.
         admission: the leave to go on; None until it was given.
+        admitted_at: when it was given, monotonic seconds.
         key: the breaker's key that gave or refused it.
         out: the answer on its way.
         classified: what the answer means, once that is known.
@@ -80,16 +83,19 @@ class Call:
         "_first_byte_at",
         "_forwarding",
         "_model",
+        "_passage",
+        "_place_would_refuse",
         "_refusal",
         "_relay",
         "_signing",
         "_started",
+        "_subject",
         "_unreadable",
         "_uploading",
         "_upstream_status",
         "_verdict",
-        "_would_refuse",
         "admission",
+        "admitted_at",
         "classified",
         "connection",
         "decision",
@@ -117,7 +123,7 @@ class Call:
     ) -> None:
         self._started = machine.monotonic()
         self._bulkhead: Bulkhead | None = None
-        self._would_refuse = False
+        self._place_would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
         self._asked: FaultSection | None = None
@@ -126,6 +132,8 @@ class Call:
         self._first_byte_at: float | None = None
         self._forwarding: Forwarding | None = None
         self._model: str | None = None
+        self._passage: Passage | None = None
+        self._subject: str | None = None
         self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
         self._signing: Signing | None = None
@@ -138,6 +146,7 @@ class Call:
         self.runtime: Runtime | None = None
         self.path = ""
         self.admission: Admission | None = None
+        self.admitted_at = 0.0
         self.key: str | None = None
         self.out = Outgoing(connection, http10=incoming.http10, keep=not incoming.ends_connection)
         self.classified: Classified | None = None
@@ -221,10 +230,15 @@ class Call:
         if signer is not None:
             rest = found.path + without_presigning(found.query)
             self._signing = await signer.ready()
+        model = self._model
+        self._subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
-        self._admit(runtime)
+        if runtime.gates:
+            await self._pass_gates(runtime)
+        else:
+            self._admit(runtime)
         if runtime.bulkhead.enter():
             self._bulkhead = runtime.bulkhead
         else:
@@ -304,19 +318,60 @@ class Call:
         self.connection.patience = runtime.config.timeouts.client
         return runtime
 
+    async def _pass_gates(self, runtime: Runtime) -> None:
+        """As `_admit`, past the gates of the call's key: budget, breaker, slot, in this order."""
+        if runtime.retired:
+            self._admit(runtime)
+            return
+        plane, now = self.plane, machine.monotonic()
+        if plane.watch.network.down:
+            plane.watch.check(runtime)
+        passage = self._passage = self._passage_of(runtime)
+        self.key, _, mode = plane.registry.peek(runtime.name, self._subject, now)
+        passage.check_budget(mode)
+        self._admit(runtime)
+        assert self.admission is not None
+        try:
+            held = passage.enter(self.admission.mode)
+        except Refused:
+            self.admission.release(machine.monotonic())
+            raise
+        if held is not None:
+            # What waits holds no permit: it may be a probe's, and what it is worth may change.
+            self.admission.release(machine.monotonic())
+            try:
+                pump = await wait(*held, plane.loop, plane.gate_fault)
+            finally:
+                self.waited = machine.monotonic() - now
+            try:
+                self._admit(runtime)
+            except Refused:
+                pump.give_back()
+                raise
+        passage.admitted()
+
+    def _passage_of(self, runtime: Runtime) -> Passage:
+        set_headers = {name.lower() for name, _ in runtime.set_headers}
+        if runtime.signer is not None:
+            # A caller's signature differs with each request; the limit is the daemon's own key's.
+            set_headers |= REPLACED
+        key = self.incoming.limit_key(
+            self._subject or "", set_headers, runtime.dialect.secret_paths
+        )
+        return Passage(runtime.gates, key, self.admitted_at)
+
     def _admit(self, runtime: Runtime) -> None:
         """Asks everybody who may refuse the call, in the contract's order."""
         if self.plane.watch.network.down:
             self.plane.watch.check(runtime)
-        named = self._model
-        subject = target.route(self._shown_path()) if named is None else target.model(named)
+        now = self.admitted_at = machine.monotonic()
         if runtime.retired:
             # Taken away by a reload while this call was being read: no breaker is its own any more.
-            self.key = f"{runtime.name}/{subject}"
+            self.key = f"{runtime.name}/{self._subject}"
             return
         tracing = self.plane.tracing
         tracing.current = self.trace
-        admitted = self.plane.registry.admit(runtime.name, subject, machine.monotonic())
+        admitted = self.plane.registry.admit(runtime.name, self._subject, now)
         tracing.current = None
         self.key = admitted.key
         if isinstance(admitted, Refusal):
@@ -357,13 +412,13 @@ class Call:
         if admission is None or admission.mode is not Mode.ENFORCE:
             bulkhead.force()
             self._bulkhead = bulkhead
-            self._would_refuse = admission is not None and admission.mode is Mode.OBSERVE
+            self._place_would_refuse = admission is not None and admission.mode is Mode.OBSERVE
             return
         admission.release(since)
         try:
             await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
         finally:
-            self.waited = machine.monotonic() - since
+            self.waited = (self.waited or 0.0) + machine.monotonic() - since
         self._bulkhead = bulkhead
         self._admit(runtime)
 
@@ -388,23 +443,57 @@ class Call:
 
     # -- settling ---------------------------------------------------------------------------
 
-    def settle(self, outcome: Outcome) -> None:
-        """Tells the breaker how the call ended; the first time counts."""
-        if self.settled:
+    def accepted(self, found: Headers) -> None:
+        """A good answer has begun, or one that nobody judges: its headers."""
+        runtime = self.runtime
+        if runtime is None or not (runtime.gates or runtime.config.shedding.preempt):
             return
+        if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
+            return
+        passage = self._passage = self._passage or self._passage_of(runtime)
+        passage.accepted()
+        if runtime.config.shedding.preempt:
+            hint = nothing_left(found, machine.wall())
+            if hint is not None:
+                passage.exhausted(hint)
+
+    def settle(self, outcome: Outcome) -> Verdict:
+        """Tells the breaker and the gates how the call ended; the first time counts.
+
+        Returns:
+            The verdict that the breaker heard.
+        """
+        if self.settled:
+            return self._verdict or outcome.verdict
         self.settled = True
         network = self.plane.watch.network
-        if network.down and self.runtime is not None and self.runtime.upstream.host is not None:
-            outcome = network.judged(outcome, self.runtime.upstream.host)
+        runtime, admission = self.runtime, self.admission
+        if network.down and runtime is not None and runtime.upstream.host is not None:
+            outcome = network.judged(outcome, runtime.upstream.host)
+        told = outcome if self._is_evidence else Outcome(Verdict.NEUTRAL)
+        if runtime is not None and (
+            runtime.gates or (told.verdict is not Verdict.SUCCESS and concerns_gates(told))
+        ):
+            told = self._tell_gates(runtime, told)
+        if self._is_evidence:
+            outcome = told
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
-        if self.admission is not None:
+        if admission is not None:
             tracing = self.plane.tracing
             tracing.current = self.trace
-            told = outcome if self._is_evidence else Outcome(Verdict.NEUTRAL)
-            self.admission.settle(told, machine.monotonic())
+            admission.settle(told, machine.monotonic())
             tracing.current = None
+        return outcome.verdict
+
+    def _tell_gates(self, runtime: Runtime, outcome: Outcome) -> Outcome:
+        if self._passage is None:
+            # A refusal before the gates says nothing to them, and a provider that is off has none.
+            if self.admission is None or self.admission.mode is Mode.OFF:
+                return outcome
+            self._passage = self._passage_of(runtime)
+        return self._passage.settle(outcome)
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
@@ -445,6 +534,13 @@ class Call:
         alive = runtime.heard.get(self.key or "", 0.0) > since
         return None if alive or silence < runtime.config.timeouts.abandoned else silence
 
+    def _would_refuse(self) -> bool:
+        admission, passage = self.admission, self._passage
+        breaker = admission is not None and admission.would_refuse is not None
+        if breaker or self._place_would_refuse:
+            return True
+        return passage is not None and passage.would_refuse
+
     # -- answers of the daemon's own --------------------------------------------------------
 
     def mark_lines(self) -> bytes:
@@ -467,7 +563,8 @@ class Call:
         marks.append(("x-sidecar-decision", self.decision))
         if self.runtime is not None:
             held_by = self._refusal or self.admission
-            marks.append(("x-sidecar-breaker", self.plane.breaker_mark(self.runtime.name, held_by)))
+            mark = self.plane.breaker_mark(self.runtime.name, held_by, self._subject)
+            marks.append(("x-sidecar-breaker", mark))
         marks.append(("x-correlation-id", self.correlation_id))
         if self._fault is not None:
             marks.append(self._fault.mark)
@@ -483,6 +580,7 @@ class Call:
             refused.decision,
             refused.detail,
             self.correlation_id,
+            code=refused.code,
             retry_after=refused.retry_after,
         )
         self._answer(envelope, None, f"local: {refused.decision}", sent=False)
@@ -667,8 +765,7 @@ class Call:
                 duration=now - started,
                 first_byte=self._first_byte_at - started if self._first_byte_at else None,
                 reclassified=self.reclassified,
-                would_refuse=self._would_refuse
-                or (self.admission is not None and self.admission.would_refuse is not None),
+                would_refuse=self._would_refuse(),
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,

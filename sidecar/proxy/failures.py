@@ -17,16 +17,24 @@ class Refused(Exception):
     Attributes:
         decision: one of the contract's decisions.
         detail: the sentence for the envelope; quotes nothing of the request.
+        code: the envelope's code where it is not the decision's own word.
         retry_after: seconds until it is worth asking again, where that is known.
         close: the connection cannot be used any further.
     """
 
     def __init__(
-        self, decision: str, detail: str, *, retry_after: float | None = None, close: bool = False
+        self,
+        decision: str,
+        detail: str,
+        *,
+        code: str | None = None,
+        retry_after: float | None = None,
+        close: bool = False,
     ) -> None:
         super().__init__(decision, detail)
         self.decision = decision
         self.detail = detail
+        self.code = code
         self.retry_after = retry_after
         self.close = close
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Collection
 
 from aiohttp import HttpVersion11, StreamReader
 from aiohttp.http_parser import RawRequestMessage
@@ -16,6 +17,7 @@ from yarl import URL
 
 from sidecar import correlation
 from sidecar.admin.guard import host_allowed, origin_allowed
+from sidecar.breaker.gating import LimitKey
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
@@ -24,6 +26,7 @@ from sidecar.envelope.redact import SecretPaths
 from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
+from sidecar.proxy.limit_key import limit_key
 from sidecar.proxy.signing import MOST_BODY
 
 SAMPLE = 64 * 1024
@@ -140,6 +143,12 @@ class Incoming:
             secret_paths: routes of the provider that carry a credential.
         """
         return request_secrets(self.raw, self._message.path, configured, secret_paths)
+
+    def limit_key(
+        self, subject: str, configured: Collection[bytes], secret_paths: SecretPaths
+    ) -> LimitKey:
+        """Whose limits the call counts against; see `limit_key` for the arguments."""
+        return limit_key(subject, self.raw, self._message.path, configured, secret_paths)
 
     # -- may it pass? -----------------------------------------------------------------------
 

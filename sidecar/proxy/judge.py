@@ -17,6 +17,7 @@ import msgspec
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
@@ -26,6 +27,7 @@ from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
 from sidecar.proxy.failures import UpstreamFailed
+from sidecar.proxy.hints import hint_of
 from sidecar.proxy.outgoing import Framing, framing_of
 from sidecar.telemetry.observer import Fault
 
@@ -218,16 +220,24 @@ class Judge:
         repeatable = kind is Kind.ANSWER and self.status != 101
         if classified.verdict is Verdict.FAILURE and repeatable:
             fingerprint = call.incoming.fingerprint()
-        call.settle(
+        hint = None
+        if classified.verdict is Verdict.THROTTLE and classified.envelope is not None:
+            hint = hint_of(classified.envelope, self.headers, machine.wall())
+        counted = call.settle(
             Outcome(
                 classified.verdict,
                 kind=kind,
-                retry_after=envelope.retry_after if envelope else None,
+                retry_after=hint.seconds if hint else envelope.retry_after if envelope else None,
                 code=envelope.code if envelope else None,
                 status=self.status,
                 fingerprint=fingerprint,
+                hint_source=hint.source if hint else None,
+                resets_in=_resets_in(classified),
             )
         )
+        if counted is not classified.verdict:
+            rule = f"{classified.rule}; counted as a failure: shedding.open_after"
+            call.classified = classified.judged(counted, rule)
 
     def suppose(self, classified: Classified) -> None:
         """What the answer seems to mean, for its head; the rest of the body may tell better."""
@@ -294,6 +304,7 @@ class Judge:
         envelope = classified.brief if classified is not None else None
         keep_own = self._runtime.keeps_own
         if envelope is None or self.off or classified is None:
+            call.accepted(self.headers)
             # A 204 has no body whose length could be told (RFC 9110, 8.6).
             dropped = _LENGTH if message.code == 204 else frozenset()
             lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
@@ -354,6 +365,16 @@ class Judge:
             sdk_wait_max=self._runtime.config.sdk_wait_max,
             upstream=self._runtime.dialect.should_retry(self.headers),
         )
+
+
+def _resets_in(classified: Classified) -> float | None:
+    """Seconds until a spent window reopens, where the answer says so."""
+    brief = classified.brief
+    if brief is None or brief.code not in BUDGET_WORDS:
+        return None
+    envelope = classified.envelope
+    told = envelope.raw.get("resets_in") if envelope is not None and envelope.raw else None
+    return float(told) if isinstance(told, int | float) else None
 
 
 @lru_cache(maxsize=64)

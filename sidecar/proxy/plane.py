@@ -34,7 +34,7 @@ from sidecar.proxy.failures import Refused
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.network_watch import NetworkWatch
 from sidecar.proxy.runtime import Runtime, breakers_of
-from sidecar.telemetry.observer import Observer
+from sidecar.telemetry.observer import Fault, Observer
 from sidecar.telemetry.trace import Tracing
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -73,10 +73,11 @@ class DataPlane:
         self.registry = registry
         self.observer = observer
         self.tracing = tracing or Tracing()
+        self._configure_registry(config)
         self.runtimes = {
-            name: Runtime(provider, self.loop) for name, provider in config.providers.items()
+            name: Runtime(provider, self.loop, registry.gates(name))
+            for name, provider in config.providers.items()
         }
-        self.registry.configure(breakers_of(config), clock.monotonic())
         self.generic = dialects.get("generic")
         self.faults = Faults(config.faults)
         self.watch = NetworkWatch(self.loop, registry, observer, lambda: self.runtimes)
@@ -187,21 +188,28 @@ class DataPlane:
         off = ", ".join(sorted(self.config.disabled))
         return f"no such provider; configured: {known}" + (f"; disabled: {off}" if off else "")
 
-    def breaker_mark(self, provider: str, held_by: Refusal | Admission | None) -> str:
-        """The value of `x-sidecar-breaker`: what refused or admitted the call, else its provider's.
+    def breaker_mark(
+        self, provider: str, held_by: Refusal | Admission | None, subject: str | None = None
+    ) -> str:
+        """The value of `x-sidecar-breaker`: what refused or admitted the call, else what would be.
 
         Args:
             provider: the call's.
             held_by: what the registry said to the call; None if it was not asked.
+            subject: the call's model or route; None if that is not known.
         """
         if held_by is not None:
             return mark(held_by.key, held_by.state.value, held_by.mode.value)
         try:
-            key, state, mode = self.registry.peek(provider, None, clock.monotonic())
+            key, state, mode = self.registry.peek(provider, subject, clock.monotonic())
         except KeyError:
             # A reload took the provider away while the call was under way.
             return mark(provider, State.CLOSED.value, Mode.OFF.value)
         return mark(key, state.value, mode.value)
+
+    def gate_fault(self, error: Exception) -> None:
+        """The pump of a gate failed; the calls that waited there go on."""
+        self.observer.emit(Fault(at=clock.wall(), where="breaker", error=error))
 
     # -- what the daemon asks for -----------------------------------------------------------
 
@@ -217,11 +225,14 @@ class DataPlane:
 
     def reconfigure(self, config: Config) -> None:
         """Takes another configuration without losing a running call."""
+        self._configure_registry(config)
         runtimes: dict[str, Runtime] = {}
         for name, provider in config.providers.items():
+            gates = self.registry.gates(name)
             runtime = self.runtimes.get(name)
             if runtime is None or not runtime.reconfigured(provider):
-                runtime = Runtime(provider, self.loop)
+                runtime = Runtime(provider, self.loop, gates)
+            runtime.gates = gates
             runtimes[name] = runtime
         for name, runtime in self.runtimes.items():
             if runtimes.get(name) is not runtime:
@@ -229,6 +240,8 @@ class DataPlane:
         self.runtimes = runtimes
         self.config = config
         self.faults.configure(config.faults)
+
+    def _configure_registry(self, config: Config) -> None:
         self.registry.configure(breakers_of(config), clock.monotonic())
 
     def drop_idle(self) -> None:

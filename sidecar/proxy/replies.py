@@ -41,9 +41,12 @@ class Decision(NamedTuple):
 
 _T, _P, _V = ErrorClass.TRANSIENT, ErrorClass.PERMANENT, ErrorClass.VALIDATION
 _A = ErrorClass.AUTHENTICATION
+_R = ErrorClass.RATE_LIMIT
 
 DECISIONS: dict[str, Decision] = {
     "breaker_open": Decision(503, _T, retryable=True),
+    "shed": Decision(429, _R, retryable=True),
+    "quota": Decision(402, _P, retryable=False),
     "bulkhead": Decision(503, _T, retryable=True, retry_after=1.0, code="bulkhead_full"),
     "local_network": Decision(503, _T, retryable=True, code="local_network_down"),
     "connect_error": Decision(502, _T, retryable=True, source=Source.HTTP),

@@ -12,6 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sidecar.breaker.bulkhead import Bulkhead
+from sidecar.breaker.gates import Gates
+from sidecar.breaker.gating import GateSettings, QuotaMode
 from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
 from sidecar.breaker.retries import RetryBudget
 from sidecar.config.resolved import Config, Provider
@@ -31,6 +33,7 @@ class Runtime:
     Attributes:
         heard: when a call of each key last got a byte, monotonic seconds.
         bulkhead: the places of calls under way, and who waits for one.
+        gates: its rate limits and spent budgets; false while there is none.
         in_flight: calls that have begun and not ended.
         retry_budget: the calls that may be sent again; None where none are.
         retired: a reload took the provider away; its calls end as they are.
@@ -38,8 +41,9 @@ class Runtime:
         signer: signs what leaves; None where callers' own signatures and keys pass.
     """
 
-    def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop, gates: Gates) -> None:
         self._loop = loop
+        self.gates = gates
         self.name = provider.name
         self.config = provider
         self.dialect = dialect_of(provider)
@@ -183,4 +187,22 @@ def breaker_settings(provider: Provider) -> ProviderSettings:
             retry_after_max=provider.retry_after_max,
             first_byte=provider.timeouts.first_byte,
         ),
+        shedding=gate_settings(provider),
+    )
+
+
+def gate_settings(provider: Provider) -> GateSettings:
+    """What the gates of a provider need to know of it."""
+    shedding = provider.shedding
+    return GateSettings(
+        sustained_count=shedding.sustained.count,
+        sustained_window=shedding.sustained.window,
+        sustained_ratio=shedding.sustained.ratio,
+        max_wait=shedding.max_wait,
+        max_queue=shedding.max_queue,
+        min_rate=shedding.min_rate,
+        quota_mode=QuotaMode(shedding.quota.mode),
+        recheck=shedding.quota.recheck,
+        open_after=shedding.open_after,
+        retry_after_max=shedding.retry_after_max,
     )

@@ -181,6 +181,7 @@ class WebSocketRelay:
         lines = headers.response_lines(message.raw_headers, (), keep_own=False)
         lines.append(call.mark_lines())
         lines.append(headers.UPGRADE)
+        call.accepted(self._judge.headers)
         call.out.switch(message.reason, lines)
 
     # -- both directions --------------------------------------------------------------------

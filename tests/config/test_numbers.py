@@ -35,8 +35,10 @@ MAY_BE_ZERO = {
     "defaults.breaker.failure_ratio",
     "defaults.breaker.repeat_window",
     "defaults.breaker.jitter",
+    "defaults.shedding.sustained.ratio",
     "defaults.shedding.max_wait",
     "defaults.shedding.max_queue",
+    "defaults.shedding.open_after",
     "defaults.retry.attempts",
     "defaults.retry.budget",
 }
@@ -50,7 +52,7 @@ def text(path, value):
 
 
 def test_they_are_all_here():
-    assert len(ALL) == 32
+    assert len(ALL) == 38
 
 
 @pytest.mark.parametrize(("path", "kind", "words"), ALL, ids=[".".join(path) for path, _, _ in ALL])

@@ -132,9 +132,7 @@ def test_keys_of_later_versions_are_unknown(key, problems_of):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "shedding: {quota: {}}",
-    ],
+    [],
 )
 def test_keys_of_later_versions_inside_sections_are_unknown(text, provider_problems):
     assert "unknown key" in provider_problems(text)[0]

@@ -4,6 +4,7 @@ import pytest
 
 from sidecar.envelope.database import classify
 from sidecar.envelope.describe import describe
+from sidecar.envelope.raised import recorded
 
 
 def class_of(dotted, *bases, **members):
@@ -105,6 +106,12 @@ def test_neo4j_keeps_it_to_itself():
     _, envelope, verdict = told(error)
     assert envelope.code == "Neo.TransientError.Transaction.DeadlockDetected"
     assert (envelope.message, verdict) == ("ForsetiClient[1] can't acquire", "alive")
+
+
+def test_snowflake_numbers_stand_where_python_keeps_numbers_of_errors():
+    raised = recorded({"type": "snowflake.connector.errors.DatabaseError", "errno": 390100})
+    envelope = classify(raised, vendor="snowflake").envelope
+    assert (envelope.class_.value, envelope.code) == ("authentication", "390100")
 
 
 @pytest.mark.parametrize(

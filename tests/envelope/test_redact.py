@@ -34,6 +34,15 @@ SECRET = "hunter2hunter2hunter2"
         "gsk_{} xai-{} pplx-{} hf_{}",
         "ghp_{} github_pat_{} xoxb-{}",
         "AIza{} ya29.{} AQ.{}",
+        "SG.{}.{}",
+        "npm_{}{} pypi-{}{} dop_v1_{}{}",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={}==;EndpointSuffix=x",
+        "Ocp-Apim-Subscription-Key: {}",
+        "passphrase={}",
+        "refused token: {}",
+        "near 'IDENTIFIED BY '{}'' at line 1",
+        "ALTER ROLE app PASSWORD '{}' x",
+        "cannot reach app/{}@//db.internal:1521/orders",
         "ABSK{} bedrock-api-key-{}",
         "Authorization: Bearer {}",
         "bad header 'Basic {}'",
@@ -286,6 +295,7 @@ PIECES = [
     "sk-", "a.", "eyJ-", "-eyJa", "eyJaaaaaaaa.", '"', '\\"', "<", "api_", "://", 'password:"',
     "token=", "bearer ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "-----END ", "AKIA",
     "&x-amz-", "signature = ", "A1a", "%6b", "bot1234:", "/hooks/", "services/TAAAAA/", ":AA",
+    "SG.aaaaaaaaaaaaaaaa", "npm_", "token: a1", "password '", "a/b@//", "a/",
     "cookie: a=b; ", "api key provided ", "http://a:", "&key=aaaaaaaa", "pwd='", '"token":"', " ",
 ]  # fmt: skip
 

@@ -28,6 +28,86 @@ def boto(code, status=400, **more):
     }
 
 
+def test_google_keeps_its_answer_in_attributes():
+    """As the SDKs name them, where nobody recorded the answer's body."""
+    reason = [{"message": "x", "domain": "usageLimits", "reason": "rateLimitExceeded"}]
+    forbidden = {"type": "google.api_core.exceptions.Forbidden", "code": 403}
+    expected = (R, "rateLimitExceeded", True, None, "throttle")
+    assert told({**forbidden, "attrs": {"errors": reason}}) == expected
+    details = [
+        {
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
+        },
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "45s"},
+    ]
+    answer = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}
+    error = {"type": "google.genai.errors.ClientError", "code": 429, "attrs": {"details": answer}}
+    assert told(error) == (P, "plan_window_exhausted", False, None, "alive")
+    del details[0]
+    assert told(error) == (R, "RESOURCE_EXHAUSTED", True, 45, "throttle")
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (
+            {"type": "psycopg.errors.SerializationFailure", "sqlstate": "40001"},
+            (T, "40001", True, 0, "alive"),
+        ),
+        (
+            {"type": "pymysql.err.IntegrityError", "args": [1062, "Duplicate entry"]},
+            (V, "1062", False, None, "alive"),
+        ),
+        (
+            {"type": "psycopg.errors.AdminShutdown", "sqlstate": "57P01", "phase": "commit"},
+            (T, "57P01", False, None, "failure"),
+        ),
+    ],
+)
+def test_a_driver_behind_an_sdk_tells(cause, expected):
+    assert told({"type": "acme.RepositoryError", "message": "x", "cause": cause}) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            {
+                "type": "httpx.HTTPStatusError",
+                "message": "Server error '500 Internal Server Error' for url 'http://a'",
+            },
+            (T, "500", True, None, "failure"),
+        ),
+        (
+            {
+                "type": "httpx2.HTTPStatusError",
+                "message": "Client error '401 Unauthorized' for url 'http://a'",
+            },
+            (A, "401", False, None, "alive"),
+        ),
+        (
+            {
+                "type": "github.GithubException.RateLimitExceededException",
+                "body": {"message": "API rate limit exceeded for user ID 1."},
+            },
+            (R, "RateLimitExceededException", True, None, "throttle"),
+        ),
+        ({"type": "JSONDecodeError"}, (T, "invalid_upstream_response", True, None, "failure")),
+        ({"type": "CancelledError"}, (T, "cancelled", True, None, "neutral")),
+        ({"type": "IncompleteRead"}, (T, "stream_truncated", True, None, "failure")),
+        ({"type": "SSLCertVerificationError"}, (T, "tls_failure", False, None, "failure")),
+    ],
+)
+def test_a_report_that_knows_little(error, expected):
+    assert told(error) == expected
+
+
+@pytest.mark.parametrize("code", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_no_code(code):
+    assert told({"type": "acme.Odd", "code": code}) == (P, "Odd", False, None, "alive")
+
+
 @pytest.mark.parametrize(
     ("code", "status", "expected"),
     [

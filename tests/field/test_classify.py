@@ -157,7 +157,8 @@ async def test_f005_an_empty_account_is_no_bad_request(start, upstream) -> None:
     )
     plain = body.replace(b"Your credit balance is too low to access the API.", b"bad prompt")
     upstream.script = says(answer(400, body))
-    running = await start({"up": base(upstream.url, "anthropic")})
+    observed = {"quota": {"mode": "observe"}}
+    running = await start({"up": base(upstream.url, "anthropic", shedding=observed)})
     found = await call(running.port, "/up/v1/messages", "POST", chat(), JSON)
     assert (found.status, found.body) == (402, body)
     assert found.envelope["code"] == "credits_exhausted"
@@ -170,23 +171,31 @@ async def test_f005_an_empty_account_is_no_bad_request(start, upstream) -> None:
     assert counted(running) == 0
 
 
-async def test_f006_a_spent_budget_is_no_rate_limit(start, upstream) -> None:
+@pytest.mark.parametrize("mode", ["observe", "gate"])
+async def test_f006_a_spent_budget_is_no_rate_limit(start, upstream, mode) -> None:
     upstream.script = says(error(429, "insufficient_quota", type="insufficient_quota"))
-    running = await start({"up": base(upstream.url)})
+    running = await start({"up": base(upstream.url, shedding={"quota": {"mode": mode}})})
     for n in range(10):
         found = await ask(running, n=n)
-        assert found.envelope["code"] == "quota_exhausted"
+        gated = mode == "gate" and n > 0
+        assert found.get("x-sidecar-decision") == ("quota" if gated else "forwarded")
+        assert (found.status, found.envelope["code"]) == (402, "quota_exhausted")
         assert found.envelope["retryable"] is False
         assert found.get("retry-after") is None
         assert found.get("x-should-retry") == "false"
+    hits = 10 if mode == "observe" else 1
+    shown = (await document(running))["providers"]["up"]
+    assert (upstream.hits, shown["shedding"], len(shown["quota"])) == (hits, [], 1)
+    await admin(running, "/breakers/up%2Fgpt-x/reset", "POST")
     upstream.script = says(error(429, "rate_limit_exceeded"))
     limited = await ask(running)
     assert limited.envelope["code"] not in ("quota_exhausted", "insufficient_quota")
     assert limited.envelope["retryable"] is True
-    assert (counted(running), total(running, "alive"), total(running, "throttle")) == (0, 10, 1)
+    assert (counted(running), total(running, "throttle")) == (0, 1)
 
 
-async def test_f007_a_providers_own_words_can_be_told(start, upstream) -> None:
+async def test_f007_a_providers_own_words_can_be_told(start, upstream, clocks) -> None:
+    """The words of a spent budget for a burst, for three seconds."""
     rule = {
         "name": "proxy says quota for a burst",
         "when": {"status": 429, "body.error": "INSUFFICIENT QUOTA"},
@@ -197,12 +206,14 @@ async def test_f007_a_providers_own_words_can_be_told(start, upstream) -> None:
     running = await start(
         {"up": base(upstream.url, "generic", rules=[rule]), "other": base(upstream.url, "generic")}
     )
-    for n in range(5):
-        found = await ask(running, n=n)
+    for wait in (1.01, 2.01):
+        found = await ask(running)
         assert (found.status, found.envelope["code"]) == (429, "burst")
         assert (found.envelope["class"], found.envelope["retryable"]) == ("rate_limit", True)
+        clocks.later(wait)
     other = await call(running.port, CHAT.replace("/up", "/other"), "POST", chat(), JSON)
     assert other.envelope["code"] != "burst"
+    # Three seconds are over: the next call passes, and nothing is latched.
     upstream.script = says(OK)
     assert (await ask(running)).status == 200
     assert (counted(running), closed(running)) == (0, True)
@@ -240,6 +251,58 @@ async def test_f009_the_wait_stands_in_the_body(start, upstream, wait, expected)
     assert found.envelope["retry_after"] == expected
     assert found.get("retry-after") == (None if expected is None else "4")
     assert found.get("retry-after-ms") == (None if expected is None else "3200")
+
+
+RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+QUOTA_FAILURE = "type.googleapis.com/google.rpc.QuotaFailure"
+
+
+def _google_429(delay: object, quota: str) -> bytes:
+    details = [
+        {"@type": QUOTA_FAILURE, "violations": [{"quotaId": quota}]},
+        {"@type": RETRY_INFO, "retryDelay": delay},
+    ]
+    body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}
+    return answer(429, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("delay", "closed_for"),
+    [("3.2s", 3.2), ("abc", 1), ("-1s", 1), ("", 1), (7, None)],
+)
+async def test_f009_a_gate_is_closed_for_the_wait_in_the_body(
+    start, upstream, clocks, delay, closed_for
+) -> None:
+    upstream.script = says(_google_429(delay, "GenerateRequestsPerMinutePerProject"))
+    running = await start({"up": base(upstream.url, "gemini", shedding={"max_wait": 0})})
+    path = "/up/v1beta/models/gemini-x:generateContent"
+    assert (await call(running.port, path, "POST", b"{}", JSON)).status == 429
+    if closed_for is None:
+        return
+    clocks.later(closed_for - 0.5)
+    early = await call(running.port, path, "POST", b"{}", JSON)
+    assert early.get("x-sidecar-decision") == "shed"
+    clocks.later(0.7)
+    assert (await call(running.port, path, "POST", b"{}", JSON)).get(
+        "x-sidecar-decision"
+    ) == "forwarded"
+
+
+async def test_f009_a_days_quota_is_another_code_and_asked_about_again(
+    start, upstream, clocks
+) -> None:
+    upstream.script = says(_google_429("70000s", "GenerateRequestsPerDayPerProject"))
+    running = await start({"up": base(upstream.url, "gemini")})
+    path = "/up/v1beta/models/gemini-x:generateContent"
+    found = await call(running.port, path, "POST", b"{}", JSON)
+    assert found.envelope["code"] == "plan_window_exhausted"
+    shown = (await document(running))["providers"]["up"]
+    assert (shown["shedding"], shown["quota"][0]["code"]) == ([], "plan_window_exhausted")
+    gated = await call(running.port, path, "POST", b"{}", JSON)
+    assert gated.get("x-sidecar-decision") == "quota"
+    clocks.later(61)
+    again = await call(running.port, path, "POST", b"{}", JSON)
+    assert again.get("x-sidecar-decision") == "forwarded"
 
 
 async def test_f011_overload_is_counted_by_its_status(start, upstream) -> None:

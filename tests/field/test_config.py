@@ -9,7 +9,7 @@ import pytest
 from sidecar.config.load import load
 from sidecar.config.problems import ConfigError
 from tests.proxy.callers import call, chat
-from tests.proxy.upstreams import Upstream, says
+from tests.proxy.upstreams import Upstream, answer, says
 
 from .scene import (
     JSON,
@@ -127,9 +127,13 @@ async def test_f123_an_unrelated_edit_keeps_every_breaker(start, upstream) -> No
             "up": base(upstream.url, breaker=breaker),
             "b": base(other.url, breaker=breaker),
             "c": base(upstream.url),
+            "sheds": base(other.url),
         }
     )
     await trip(running, upstream)
+    failing, other.script = other.script, says(answer(429, b"{}", (b"Retry-After", b"600")))
+    await call(running.port, "/sheds/v1/chat/completions", "POST", chat(), JSON)
+    other.script = failing
     for n in range(4):
         await call(running.port, "/b/v1/chat/completions", "POST", chat(n=n), JSON)
     before = running.breaker("up/gpt-x")
@@ -143,6 +147,10 @@ async def test_f123_an_unrelated_edit_keeps_every_breaker(start, upstream) -> No
         "open", before.opened_at, before.half_open_at, before.opens
     )  # fmt: skip
     assert running.breaker("b/gpt-x").consecutive_failures == 4
+    hits = other.hits
+    shed = await call(running.port, "/sheds/v1/chat/completions", "POST", chat(), JSON)
+    assert shed.get("x-sidecar-decision") == "shed"
+    assert other.hits == hits
     await call(running.port, "/b/v1/chat/completions", "POST", chat(n=99), JSON)
     assert running.breaker("b/gpt-x").state == "open"
     # Only another base URL is another provider.

@@ -205,6 +205,28 @@ async def _code_of_a_burst(running: Any, upstream: Upstream) -> object:
     return (await _answer_to(running, upstream, error(429, "quota"))).envelope["code"]
 
 
+async def _second_call_when_nothing_remains(running: Any, upstream: Upstream) -> object:
+    spent = [(b"x-ratelimit-remaining-requests", b"0"), (b"x-ratelimit-reset-requests", b"60s")]
+    await _answer_to(running, upstream, answer(200, b'{"choices":[]}', *spent))
+    return (await ask(running)).get("x-sidecar-decision")
+
+
+async def _after_one_more(running: Any, upstream: Upstream, raw: bytes) -> object:
+    await admin(running, "/breakers/up/reset", "POST")
+    await _answer_to(running, upstream, raw)
+    upstream.script = says(OK)
+    return (await ask(running)).get("x-sidecar-decision")
+
+
+async def _call_before_a_short_wait_is_over(running: Any, upstream: Upstream) -> object:
+    limited = answer(429, b'{"error":{"code":"slow"}}', (b"Retry-After", b"0.2"))
+    return await _after_one_more(running, upstream, limited)
+
+
+async def _call_without_a_budget(running: Any, upstream: Upstream) -> object:
+    return await _after_one_more(running, upstream, error(429, "insufficient_quota"))
+
+
 async def _shape_of_a_refusal(running: Any, upstream: Upstream) -> object:
     await trip(running, upstream)
     found = await ask(running)
@@ -285,6 +307,9 @@ CHANGES = [
     Change(UP + "breaker.fail_fast", False, _advice_of_a_refusal, "false", None),
     Change(UP + "shedding.sdk_wait_max", "1s", _advice_of_a_long_wait, None, "false"),
     Change(UP + "shedding.retry_after_max", "100s", _open_time_after_a_hint, 500, 100),
+    Change(UP + "shedding.preempt", True, _second_call_when_nothing_remains, "forwarded", "shed"),
+    Change(UP + "shedding.max_wait", 0, _call_before_a_short_wait_is_over, "forwarded", "shed"),
+    Change(UP + "shedding.quota.mode", "off", _call_without_a_budget, "quota", "forwarded"),
     Change(UP + "limits.request_body", 4000, _status_of_a_large_request, 200, 413),
     Change(UP + "limits.classify_body", "1KiB", _code_behind_two_kilobytes, before=True, after=False),
     Change(
@@ -307,6 +332,7 @@ CHANGES = [
 
 ELSEWHERE = {
     "breaker.": "each threshold has its effect in tests/breaker/test_reload.py",
+    "shedding.": "each of them has its effect in tests/breaker/test_gates.py",
     "tls": "certificates under a name that stays: tests/proxy/test_lifecycle.py",
     "proxy": "an egress proxy makes other connections, as `upstream` does",
     "dependencies.": "the keys of one have their effects in tests/dependencies",

@@ -79,7 +79,7 @@ async def test_further_calls_wait_and_are_served_in_turn(start, upstream) -> Non
     assert {one.status for one in found} == {200}
     assert gate.most == 2
     waited = [one.waited for one in running.calls]
-    assert sum(one > 0 for one in waited) == 10
+    assert sum((one or 0) > 0 for one in waited) == 10
 
 
 async def test_what_finds_the_queue_full_is_told_so_at_once(start, upstream) -> None:

@@ -196,7 +196,9 @@ COSTUMES = {
 }
 
 
-async def test_c_one_request_and_the_right_class(running, api, upstream, drive) -> None:
+async def test_c_one_request_and_the_right_class(start, api, upstream, drive) -> None:
+    # Two of the clients ask for the same model with the same key.
+    running = await begin(start, upstream.url, shedding={"quota": {"mode": "observe"}})
     rows = [(name, model) for name in CLIENTS for model in COSTUMES]
     found = await drive(running, *rows)
     assert upstream.hits == len(rows)

@@ -80,6 +80,8 @@ def told(raised: Raised) -> Told | None:
     own = number(raised.code)
     if own is None:
         own = number(raised.attrs.get("errno"))
+    if own is None:
+        own = raised.errno
     if own is None and written is not None:
         own = int(written[1])
     if own is None or own <= 0:

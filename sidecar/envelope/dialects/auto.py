@@ -1,4 +1,4 @@
-"""A dialect for a host that nobody named: by the route that was asked, then by the body's shape."""
+"""A dialect for a host that nobody named: by what only one provider sends, by route, by shape."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.bedrock import Bedrock
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.edges_aws import is_api_gateway
+from sidecar.envelope.dialects.fingerprints import by_body, by_header
 from sidecar.envelope.dialects.gemini import Gemini, route_of
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.graphql import GraphQL
 from sidecar.envelope.dialects.grpc_web import GrpcWeb, end_flag
 from sidecar.envelope.dialects.mcp import MCP
+from sidecar.envelope.dialects.shopify import Shopify
 from sidecar.envelope.model import Envelope, Seen
 
 _ANTHROPIC = Anthropic()
@@ -25,6 +27,9 @@ _GENERIC = Generic()
 _GRAPHQL = GraphQL()
 _GRPC_WEB = GrpcWeb()
 _MCP = MCP()
+_SHOPIFY = Shopify()
+# Routes that many providers have.
+_SHARED: tuple[Dialect, ...] = (_COMPATIBLE, _GRAPHQL)
 
 _COMPATIBLE_ROUTES = (
     "/chat/completions", "/completions", "/responses", "/embeddings", "/moderations",
@@ -41,6 +46,8 @@ def by_route(path: str) -> Dialect | None:
         return _COMPATIBLE
     if route.endswith("/graphql"):
         return _GRAPHQL
+    if route.endswith("/graphql.json"):
+        return _SHOPIFY
     if route.endswith("/mcp"):
         return _MCP
     # These name the model in the path, in a form that is nobody else's.
@@ -75,8 +82,14 @@ class Auto(Generic):
     rules: ClassVar = Generic.rules
 
     def for_answer(self, seen: Seen) -> Dialect:
-        """By route, then by shape."""
-        return by_route(seen.path) or by_shape(seen)
+        """By a header or a form of one provider's, by route, then by shape."""
+        route = by_route(seen.path)
+        if route is not None and route not in _SHARED:
+            return route
+        own = by_header(seen.headers)
+        if own is None and seen.status >= 400:
+            own = by_body(decode(seen.body), seen.body)
+        return own or route or by_shape(seen)
 
     def model_of(self, path: str) -> str | None:
         """As the dialect of the route names it."""

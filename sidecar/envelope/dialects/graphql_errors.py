@@ -54,7 +54,11 @@ WITHOUT_CODE = Rule(
     name="a GraphQL error without a code",
     why="nothing says whether it will pass: it is neither repeated nor counted",
     statuses=TWO,
-    when=lambda evidence: evidence.code is None and not evidence.stream,
+    when=lambda evidence: (
+        evidence.code is None
+        and not evidence.stream
+        and isinstance(at(evidence.body, "errors"), list)
+    ),
     class_=PERMANENT,
     code="graphql_error",
 )
@@ -69,8 +73,9 @@ class GraphQLErrors(Tool):
     reads_errors_in_2xx: ClassVar[bool] = True
 
     def speaks_graphql(self, path: str) -> bool:
-        """Whether the route is the one of GraphQL."""
-        return path.partition("?")[0].rstrip("/").endswith(("/graphql", "/graphql.json"))
+        """Whether the route is the one of GraphQL; without a path nobody knows, and it may be."""
+        route = path.partition("?")[0].rstrip("/")
+        return not route or route.endswith(("/graphql", "/graphql.json"))
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """On the route of GraphQL an answer that has `errors`."""

@@ -62,6 +62,7 @@ _STATUS_OF_CLASS = {
 def _core(raised: Raised, facts: Facts) -> Facts:
     details = raised.attrs.get("details") or member(facts.body, "error", "details")
     reason = as_word(raised.attrs.get("reason")) or _reason(details)
+    reason = reason or as_word(member(raised.attrs, "errors", "reason"))
     reason = reason or as_word(member(facts.body, "errors", "reason"))
     reason = reason or as_word(member(facts.body, "error", "errors", "reason"))
     packed, delay = reason_and_delay(facts.headers)
@@ -216,8 +217,13 @@ AUTH = Family(
 
 
 def _genai(raised: Raised, facts: Facts) -> Facts:
-    """`code` is the status, `status` the name of gRPC's, or a phrase of HTTP's that is no code."""
+    """`code` is the status, `status` the name of gRPC's, or a phrase of HTTP's that is no code.
+
+    `details` is the whole answer.
+    """
     told = raised.attrs.get("message")
+    if facts.body is None and member(raised.attrs, "details", "error"):
+        facts = changed(facts, body=raised.attrs["details"])
     return changed(
         facts,
         code=name_of(raised.attrs.get("status")) or name_of(facts.code),

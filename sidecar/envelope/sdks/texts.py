@@ -22,6 +22,8 @@ _BOTOCORE = re.compile(r"An error occurred \(([A-Za-z0-9_.:#-]{1,80})\)")
 _GENERATED = re.compile(r"^Error code: ([1-5]\d\d)(?: - |$)")
 # google-genai: `429 RESOURCE_EXHAUSTED. {…}`; google-api-core and PyGithub: `503 …`
 _LEADING = re.compile(r"^([45]\d\d)(?: ([A-Z][A-Z_]{2,30})\.)?(?:[ ,]|$)")
+# httpx and what is built on it: `Server error '500 Internal Server Error' for url …`
+_HTTPX = re.compile(r"^(?:Client|Server) error '([45]\d\d) ")
 # grpc: `<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE …`
 _GRPC = re.compile(r"status = StatusCode\.([A-Z_]{2,20})")
 _GRPC_DETAILS = re.compile(r'details = "([^"\n]{0,500})')
@@ -52,6 +54,8 @@ def strictly(raised: Raised) -> Raised:
         return structs.replace(raised, code=found.group(1), message=message)
     if (found := _ELASTIC.match(text)) is not None:
         return _with(raised, int(found.group(1)), found.group(2), "")
+    if (found := _HTTPX.match(text)) is not None:
+        return _with(raised, int(found.group(1)), None, "")
     if (found := _LEADING.match(text)) is not None:
         return _with(raised, int(found.group(1)), found.group(2), text)
     return raised

@@ -1,0 +1,287 @@
+"""All gates of one provider, by key: the throttle gate and the spent budget of each.
+
+A gate is made by the first throttle of its key and forgotten when nothing of it matters any more,
+so that a provider whose upstream refuses nobody has none, and its calls pay nothing. Credentials
+and models come from callers: their number is bounded, least recently used out first, and a key
+that cannot be kept is not gated, which costs a refusal by the upstream and no call.
+
+As for breakers, a fault in here costs no call: it is counted, and the call goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random as random_numbers
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from sidecar.breaker.admission import Faults
+from sidecar.breaker.gating import (
+    GateSettings,
+    GateSnapshot,
+    Hint,
+    LimitKey,
+    QuotaMode,
+    QuotaSnapshot,
+    Shed,
+    Spent,
+)
+from sidecar.breaker.quota import Quota
+from sidecar.breaker.shedding import Gate, Ticket
+
+KEYS: Final = 1024
+"""Keys a provider has at most."""
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class Limit:
+    """What is known of one key.
+
+    Attributes:
+        gate: its throttle gate.
+        number: of its credential among those of the same subject.
+        quota: its spent budget; None while there is one to spend.
+    """
+
+    __slots__ = ("gate", "number", "quota")
+
+    def __init__(self, gate: Gate, number: int) -> None:
+        self.gate = gate
+        self.number = number
+        self.quota: Quota | None = None
+
+    def is_idle(self, now: float) -> bool:
+        """Does it neither hold nor refuse anything?"""
+        return self.quota is None and self.gate.is_idle(now)
+
+
+class Gates:
+    """The limits of one provider. Times are monotonic seconds; False while there is none.
+
+    Args:
+        name: of the provider.
+        settings: its `shedding`.
+        faults: counts what goes wrong in here.
+        accepted: tells how many calls a second of a subject went well lately.
+        random: yields numbers in [0, 1) for the spread of waits.
+    """
+
+    __slots__ = ("_accepted", "_faults", "_limits", "_random", "name", "settings")
+
+    def __init__(
+        self,
+        name: str,
+        settings: GateSettings,
+        faults: Faults,
+        accepted: Callable[[str, float], float] = lambda _subject, _now: 0.0,
+        random: Callable[[], float] = random_numbers.random,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self._faults = faults
+        self._accepted = accepted
+        self._random = random
+        self._limits: OrderedDict[LimitKey, Limit] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    # What calls ask and tell. None of these raises.
+
+    def spent(self, key: LimitKey, now: float) -> Spent | None:
+        """Is the budget of this key known to be spent? Asking may use up the turn to ask again."""
+        return self._guarded(None, self._ask_quota, key, now)
+
+    def _ask_quota(self, key: LimitKey, now: float) -> Spent | None:
+        limit = self._find(key)
+        return None if limit is None or limit.quota is None else limit.quota.ask(now)
+
+    def gate(self, key: LimitKey) -> Gate | None:
+        """The throttle gate of a key, if it has one."""
+        limit = self._guarded(None, self._find, key)
+        return None if limit is None else limit.gate
+
+    def enter(self, key: LimitKey, now: float) -> tuple[Gate, Ticket] | Shed | None:
+        """Let a call on (None), give it a place in a gate's queue, or shed it."""
+        return self._guarded(None, self._enter, key, now)
+
+    def _enter(self, key: LimitKey, now: float) -> tuple[Gate, Ticket] | Shed | None:
+        limit = self._find(key)
+        if limit is None:
+            return None
+        found = limit.gate.enter(now)
+        return (limit.gate, found) if isinstance(found, Ticket) else found
+
+    def would_shed(self, key: LimitKey, now: float) -> bool:
+        """What `enter` would have said to a call that goes on in any case: True if shed."""
+        return self._guarded(False, self._would_shed, key, now)  # noqa: FBT003
+
+    def _would_shed(self, key: LimitKey, now: float) -> bool:
+        limit = self._find(key)
+        return limit is not None and limit.gate.observe(now) is not None
+
+    def throttled(self, key: LimitKey, now: float, admitted_at: float, hint: Hint | None) -> bool:
+        """The upstream refused a call for its rate; True if that counts as a failure by now."""
+        return self._guarded(False, self._throttled, key, now, admitted_at, hint)  # noqa: FBT003
+
+    def _throttled(self, key: LimitKey, now: float, admitted_at: float, hint: Hint | None) -> bool:
+        limit = self._obtain(key, now)
+        if limit is None:
+            return False
+        return limit.gate.throttled(now, admitted_at, hint)
+
+    def exhausted(self, key: LimitKey, now: float, hint: Hint) -> None:
+        """A good answer said that nothing remains until a reset."""
+        self._guarded(None, self._exhausted, key, now, hint)
+
+    def _exhausted(self, key: LimitKey, now: float, hint: Hint) -> None:
+        limit = self._obtain(key, now)
+        if limit is not None:
+            limit.gate.exhausted(now, hint)
+
+    def answered(self, key: LimitKey, now: float, admitted_at: float, *, accepted: bool) -> None:
+        """The upstream answered without a throttle; `accepted` if it did what it was asked."""
+        self._guarded(None, self._answered, key, now, admitted_at, accepted)
+
+    def _answered(self, key: LimitKey, now: float, admitted_at: float, accepted: bool) -> None:  # noqa: FBT001
+        limit = self._find(key)
+        if limit is None:
+            return
+        limit.gate.answered(now, admitted_at, accepted=accepted)
+        if accepted and limit.quota is not None and limit.quota.lifts(admitted_at):
+            limit.quota = None
+
+    def ran_out(self, key: LimitKey, now: float, code: str, resets_in: float | None) -> None:
+        """The upstream said that the budget of this key is spent."""
+        self._guarded(None, self._ran_out, key, now, code, resets_in)
+
+    def _ran_out(self, key: LimitKey, now: float, code: str, resets_in: float | None) -> None:
+        if self.settings.quota_mode is QuotaMode.OFF:
+            return
+        limit = self._obtain(key, now)
+        if limit is None:
+            return
+        if limit.quota is None:
+            limit.quota = Quota(code, resets_in, self.settings.recheck, now)
+        else:
+            limit.quota.spent(code, resets_in, now)
+
+    def told_nothing(self, key: LimitKey, now: float, asked_at: float) -> None:
+        """A call that had asked was given up: its turn to ask again is another's."""
+        self._guarded(None, self._told_nothing, key, now, asked_at)
+
+    def _told_nothing(self, key: LimitKey, now: float, asked_at: float) -> None:
+        limit = self._limits.get(key)
+        if limit is not None and limit.quota is not None:
+            limit.quota.returned(asked_at, now)
+
+    # What time and people do.
+
+    def tick(self, now: float) -> None:
+        """Let happen what was due, and forget what does not matter any more."""
+        self._guarded(None, self._tick, now)
+
+    def _tick(self, now: float) -> None:
+        forgotten = [
+            key
+            for key, limit in self._limits.items()
+            if limit.gate.is_disposable(now) and limit.quota is None
+        ]
+        for key in forgotten:
+            del self._limits[key]
+
+    def reset(self, subject: str | None, now: float) -> None:
+        """Open the gates of one subject, or all of them (None)."""
+        for key, limit in self._limits.items():
+            if subject is None or key.subject == subject:
+                limit.quota = None
+                limit.gate.reset(now)
+
+    def configure(self, settings: GateSettings, now: float) -> None:
+        """Take other settings; what is closed stays closed."""
+        self.settings = settings
+        for limit in self._limits.values():
+            limit.gate.configure(settings, now)
+            if settings.quota_mode is QuotaMode.OFF:
+                limit.quota = None
+            elif limit.quota is not None:
+                limit.quota.configure(settings.recheck)
+
+    # What is shown.
+
+    def is_shedding(self, now: float) -> bool:
+        """Does any key refuse or hold calls, as people would say that a provider sheds?"""
+        gating = self.settings.quota_mode is QuotaMode.GATE
+        return any(
+            limit.gate.is_closed(now) or (gating and limit.quota is not None)
+            for limit in self._limits.values()
+        )
+
+    def gate_snapshots(self, now: float) -> list[GateSnapshot]:
+        """The throttle gates, by key."""
+        return [limit.gate.snapshot(now) for limit in self._sorted() if limit.gate.was_closed]
+
+    def quota_snapshots(self) -> list[QuotaSnapshot]:
+        """The spent budgets, by key."""
+        return [
+            limit.quota.snapshot(limit.gate.key)
+            for limit in self._sorted()
+            if limit.quota is not None
+        ]
+
+    def _sorted(self) -> list[Limit]:
+        return sorted(self._limits.values(), key=lambda limit: limit.gate.key)
+
+    # The table.
+
+    def _find(self, key: LimitKey) -> Limit | None:
+        limit = self._limits.get(key)
+        if limit is not None:
+            self._limits.move_to_end(key)
+        return limit
+
+    def _obtain(self, key: LimitKey, now: float) -> Limit | None:
+        limit = self._find(key)
+        if limit is None and self._has_room(now):
+            number = self._number(key.subject)
+            shown = f"{self.name}/{key.subject}" + (f"#{number}" if number > 1 else "")
+            accepted = self._accepted(key.subject, now)
+            gate = Gate(shown, self.settings, now=now, accepted=accepted, random=self._random)
+            limit = self._limits[key] = Limit(gate, number)
+        return limit
+
+    def _number(self, subject: str) -> int:
+        """Tells the credentials of one subject apart, none of which is ever shown."""
+        taken = {limit.number for key, limit in self._limits.items() if key.subject == subject}
+        return next(number for number in itertools.count(1) if number not in taken)
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._limits) < KEYS:
+            return True
+        spare = None
+        for key, limit in self._limits.items():
+            if limit.is_idle(now):
+                spare = key
+                break
+            if spare is None and not limit.gate.queued:
+                spare = key
+        if spare is None:
+            return False
+        # An idle key, else the one that was not used for longest and where nobody waits.
+        del self._limits[spare]
+        return True
+
+    def _guarded(
+        self, otherwise: Result, do: Callable[P, Result], *args: P.args, **more: P.kwargs
+    ) -> Result:
+        try:
+            return do(*args, **more)
+        except Exception as error:  # noqa: BLE001  # the boundary: no fault costs a call
+            self._faults.count(error)
+            return otherwise
