@@ -466,17 +466,21 @@ class Call:
         if self.settled:
             return self._verdict or outcome.verdict
         self.settled = True
-        network = self.plane.watch.network
         runtime, admission = self.runtime, self.admission
-        if network.down and runtime is not None and runtime.upstream.host is not None:
-            outcome = network.judged(outcome, runtime.upstream.host)
-        told = outcome if self._is_evidence else Outcome(Verdict.NEUTRAL)
-        if runtime is not None and (
-            runtime.gates or (told.verdict is not Verdict.SUCCESS and concerns_gates(told))
-        ):
-            told = self._tell_gates(runtime, told)
-        if self._is_evidence:
-            outcome = told
+        if not self._is_evidence:
+            told = Outcome(Verdict.NEUTRAL)
+            if self._passage is not None:
+                self._passage.settle(told)
+        else:
+            network = self.plane.watch.network
+            if network.down and runtime is not None and runtime.upstream.host is not None:
+                outcome = network.judged(outcome, runtime.upstream.host)
+            if runtime is not None and (
+                runtime.gates
+                or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
+            ):
+                outcome = self._tell_gates(runtime, outcome)
+            told = outcome
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
