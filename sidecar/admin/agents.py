@@ -7,9 +7,9 @@ something need the admin header all the same, since a web page must not be able 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, Protocol
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 import msgspec
 from aiohttp import web
@@ -23,13 +23,8 @@ from sidecar.admin.failures import (
     read_fields,
     read_number,
 )
-from sidecar.admin.requests import (
-    LARGEST_BODY,
-    check_method,
-    check_mutating,
-    may_see_raw,
-    read_body,
-)
+from sidecar.admin.requests import may_see_raw, read_body
+from sidecar.admin.routes import LARGEST_ERROR, LARGEST_REPORT
 from sidecar.admin.status import StatusSource, Times, dependency_entry
 from sidecar.breaker.model import Snapshot
 from sidecar.dependencies.guard import (
@@ -50,9 +45,6 @@ from sidecar.envelope.policy import ENVELOPE_TYPE, header_envelope, retry_header
 from sidecar.envelope.recorded import RecordedError, classify, read
 from sidecar.telemetry.failures import Failures
 
-_LARGEST_ERROR = 1024 * 1024
-"""Bytes of a recorded error: it may quote a whole stream."""
-_LARGEST_REPORT = 256 * 1024
 _LONG = 64 * 1024
 """Bytes from which a classification may take longer than traffic should wait for it."""
 
@@ -62,6 +54,10 @@ _TROUBLES: Mapping[Trouble, tuple[int, str]] = {
     Trouble.REPORTED: (409, "the permit was reported on before; the first report counts"),
     Trouble.FOREIGN: (409, "the permit is another dependency's; report it there"),
 }
+
+
+Route = Callable[[web.BaseRequest, Mapping[str, str]], Awaitable[web.StreamResponse]]
+"""Answers one call; it gets the varying parts of the path, decoded."""
 
 
 class AgentView(StatusSource, Protocol):
@@ -87,40 +83,22 @@ class AgentCalls:
         self._daemon = daemon
         self._long = asyncio.Lock()
 
-    async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        """Answer a call that has passed the guards of the plane.
-
-        Args:
-            request: the call.
-            path: its path, still encoded.
-
-        Raises:
-            AdminError: if it is refused.
-        """
-        match path.split("/")[2:]:
-            case ["classify"]:
-                return await self._classify(request)
-            case ["dependencies", name, "permit"]:
-                return await self._permit(request, unquote(name))
-            case ["dependencies", name, "report"]:
-                return await self._report(request, unquote(name))
-            case ["failures"]:
-                return self._groups(request)
-            case ["failures", *rest] if any(rest):
-                return self._failure(request, unquote("/".join(rest)))
-        raise AdminError(
-            404,
-            "not_found",
-            "no such call: GET /v1/failures, /v1/failures/{correlation_id}; POST /v1/classify, "
-            "/v1/dependencies/{name}/permit, /v1/dependencies/{name}/report",
-        )
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """What answers each call, by its id in the table of routes."""
+        return {
+            "classify": self._classify,
+            "permit": self._permit,
+            "report": self._report,
+            "failures": self._groups,
+            "failure": self._failure,
+        }
 
     # -- judging ----------------------------------------------------------------------------
 
-    async def _classify(self, request: web.BaseRequest) -> web.Response:
-        check_method(request, "POST")
+    async def _classify(self, request: web.BaseRequest, _parts: Mapping[str, str]) -> web.Response:
         id_ = _given_id(request) or correlation.made()
-        body = await read_body(request, _LARGEST_ERROR)
+        body = await read_body(request, LARGEST_ERROR)
         try:
             if len(body) < _LONG:
                 classified = _read_and_classify(body, id_)
@@ -135,8 +113,8 @@ class AgentCalls:
 
     # -- permits and reports ----------------------------------------------------------------
 
-    async def _permit(self, request: web.BaseRequest, name: str) -> web.Response:
-        body = await self._settling(request)
+    async def _permit(self, request: web.BaseRequest, parts: Mapping[str, str]) -> web.Response:
+        name, body = parts["name"], await read_body(request)
         try:
             own = read_correlation_id(read_object(body))
         except ReportError as error:
@@ -150,8 +128,8 @@ class AgentCalls:
             return _refusal(given.envelope, request)
         return json_answer({"permit": given.id}, headers=_marks(id_))
 
-    async def _report(self, request: web.BaseRequest, name: str) -> web.Response:
-        body = await self._settling(request, _LARGEST_REPORT)
+    async def _report(self, request: web.BaseRequest, parts: Mapping[str, str]) -> web.Response:
+        name, body = parts["name"], await read_body(request, LARGEST_REPORT)
         try:
             report = read_report(body)
         except ReportError as error:
@@ -170,11 +148,6 @@ class AgentCalls:
         refused.headers |= marks
         refused.details = document
         raise refused
-
-    async def _settling(self, request: web.BaseRequest, largest: int = LARGEST_BODY) -> bytes:
-        check_method(request, "POST")
-        check_mutating(request, self._daemon.config.admin.token)
-        return await read_body(request, largest)
 
     def _entry(self, snapshot: Snapshot | None, now: float) -> dict[str, Any] | None:
         if snapshot is None:
@@ -200,8 +173,7 @@ class AgentCalls:
 
     # -- what failed ------------------------------------------------------------------------
 
-    def _groups(self, request: web.BaseRequest) -> web.Response:
-        check_method(request, "GET", "HEAD")
+    async def _groups(self, request: web.BaseRequest, _parts: Mapping[str, str]) -> web.Response:
         query = parse_qs(request.raw_path.partition("?")[2], keep_blank_values=True)
         failures = self._daemon.failures
         if "after" in query:
@@ -210,8 +182,8 @@ class AgentCalls:
         fields, minutes = read_fields(query.get("by")), "minutes" in query
         return json_answer(group_document(failures, fields, clock.wall(), minutes=minutes))
 
-    def _failure(self, request: web.BaseRequest, correlation_id: str) -> web.Response:
-        check_method(request, "GET", "HEAD")
+    async def _failure(self, request: web.BaseRequest, parts: Mapping[str, str]) -> web.Response:
+        correlation_id = parts["correlation_id"]
         found = self._daemon.failures.find(correlation_id)
         if not found:
             raise AdminError(

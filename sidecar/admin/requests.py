@@ -9,9 +9,8 @@ from aiohttp import web
 
 from sidecar.admin.answers import AdminError
 from sidecar.admin.guard import bearer_matches, host_allowed, origin_allowed
+from sidecar.admin.routes import LARGEST_BODY
 
-LARGEST_BODY = 64 * 1024
-"""Bytes of a body that steers something."""
 _BODY_SECONDS = 10.0
 
 

@@ -10,17 +10,16 @@ one percent-encoded segment and a decoded slash would split it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn, Protocol
-from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 
 from sidecar import clock
 from sidecar.admin import faults
-from sidecar.admin.agents import AgentCalls, AgentView
+from sidecar.admin.agents import AgentCalls, AgentView, Route
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
 from sidecar.admin.faults import FaultsView
@@ -35,6 +34,7 @@ from sidecar.admin.requests import (
     read_body,
     target_path,
 )
+from sidecar.admin.routes import Access, Found, Operation, find, not_found, operation_of
 from sidecar.admin.status import (
     SnapshotSource,
     Times,
@@ -50,7 +50,6 @@ from sidecar.telemetry.observer import Controlled, Fault, Observer
 
 _EVENT_SECONDS = 30.0
 _KNOWN_KEYS = 50
-_VERBS = frozenset(verb.value for verb in Verb)
 
 
 class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +111,6 @@ class DaemonView(AgentView, FaultsView, readings.Source, Protocol):
         """Read the configuration again, and take it if it is good."""
 
 
-Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
 class ProbePlane:
     """Liveness, readiness and metrics for who comes by any name and changes nothing."""
 
@@ -151,14 +147,21 @@ class AdminPlane:
     def __init__(self, daemon: DaemonView) -> None:
         self._daemon = daemon
         self._listeners = Listeners(self._handle)
-        self._agents = AgentCalls(daemon)
         self.events = EventHub()
-        self._reads: dict[str, Route] = {
-            "/": self._page,
-            "/config": self._config,
-            "/events": self._events,
-            "/metrics": self._metrics,
-            "/status": self._status,
+        self._routes: Mapping[str, Route] = {
+            "page": self._page,
+            "healthz": self._probe,
+            "readyz": self._probe,
+            "status": self._status,
+            "metrics": self._metrics,
+            "events": self._events,
+            "config": self._config,
+            "openapi": self._openapi,
+            "faults": self._faults,
+            "add_faults": self._add_faults,
+            "reload": self._reload,
+            "control": self._control,
+            **AgentCalls(daemon).routes,
         }
 
     async def start(self, listens: Sequence[Listen]) -> tuple[str, ...]:
@@ -189,8 +192,9 @@ class AdminPlane:
         path = target_path(request)
         if door.web:
             check_caller(request, self._daemon.config.allowed_hosts)
-        if path in _PROBES:
-            return _probe(self._daemon, request, path)
+        found = find(path)
+        if found is not None and path in _PROBES:
+            return await self._call(operation_of(found, request.method), request, found)
         if door.exposed:
             try:
                 check_token(request, self._daemon.config.admin.token)
@@ -200,45 +204,56 @@ class AdminPlane:
                 # A browser has no token to send before it has a page that asks for one; the page
                 # itself holds nothing that anybody may not know.
                 return _page(refusal.status, refusal.headers)
-        if path in self._reads:
-            check_method(request, "GET", "HEAD")
-            return await self._reads[path](request)
-        if path == "/faults":
-            return await self._faults(request)
-        if path == "/reload":
-            self._check_mutation(request)
-            return await self._reload()
-        if path.startswith("/breakers/"):
-            return await self._control(request, path)
-        if path.startswith("/v1/"):
-            return await self._agents.answer(request, path)
-        raise AdminError(
-            404,
-            "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /metrics, /events, /config, /faults; "
-            "POST /reload, /faults, /breakers/{key}/{verb}; what agents ask is below /v1/",
-        )
+        if found is None:
+            raise not_found(path)
+        return await self._call(operation_of(found, request.method), request, found)
 
-    def _check_mutation(self, request: web.BaseRequest) -> None:
-        check_method(request, "POST")
+    async def _call(
+        self, operation: Operation, request: web.BaseRequest, found: Found
+    ) -> web.StreamResponse:
         admin = self._daemon.config.admin
-        if not admin.mutations:
+        if operation.access is Access.STEER and not admin.mutations:
             raise AdminError(403, "mutations_off", "admin.mutations is false: nothing changes here")
-        check_mutating(request, admin.token)
+        if operation.access in (Access.STEER, Access.SETTLE):
+            check_mutating(request, admin.token)
+        return await self._routes[operation.id](request, found.parts)
 
-    async def _status(self, _request: web.BaseRequest) -> web.StreamResponse:
+    async def _probe(
+        self, request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
+        return _probe(self._daemon, request, target_path(request))
+
+    async def _status(
+        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
 
-    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _metrics(
+        self, request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         return await _metrics(self._daemon, request)
 
-    async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
+    async def _page(
+        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         return _page()
 
-    async def _config(self, _request: web.BaseRequest) -> web.StreamResponse:
+    async def _config(
+        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         return json_answer(self._daemon.config.redacted())
 
-    async def _reload(self) -> web.StreamResponse:
+    async def _openapi(
+        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
+        # Seldom asked for, and a daemon has to be ready within a second.
+        from sidecar.admin import openapi  # noqa: PLC0415
+
+        return answer(openapi.document(), "application/json")
+
+    async def _reload(
+        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         # A caller that hangs up does not stop a reload halfway.
         result = await asyncio.shield(self._daemon.reload())
         if not result.problems:
@@ -257,25 +272,20 @@ class AdminPlane:
             },
         )
 
-    async def _faults(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method in ("GET", "HEAD"):
-            return faults.shown(self._daemon)
-        check_method(request, "GET", "HEAD", "POST")
-        self._check_mutation(request)
+    async def _faults(
+        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
+        return faults.shown(self._daemon)
+
+    async def _add_faults(
+        self, request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         return faults.added(self._daemon, await read_body(request))
 
-    async def _control(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        segments = path.split("/")
-        if len(segments) != 4 or not segments[2]:
-            raise AdminError(
-                404, "not_found", "POST /breakers/{key}/{verb}, a slash in the key written as %2F"
-            )
-        key, word = unquote(segments[2]), segments[3]
-        if word not in _VERBS:
-            raise AdminError(
-                404, "unknown_verb", f"no such verb; there are {', '.join(sorted(_VERBS))}"
-            )
-        self._check_mutation(request)
+    async def _control(
+        self, request: web.BaseRequest, parts: Mapping[str, str]
+    ) -> web.StreamResponse:
+        key, word = parts["key"], parts["verb"]
         orders = read_orders(await read_body(request))
         now = clock.monotonic()
         try:
@@ -317,7 +327,9 @@ class AdminPlane:
             details={"known": known[:_KNOWN_KEYS]},
         ) from None
 
-    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _events(
+        self, request: web.BaseRequest, _parts: Mapping[str, str]
+    ) -> web.StreamResponse:
         headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         response = web.StreamResponse(headers=headers)
         if request.method == "HEAD":

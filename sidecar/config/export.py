@@ -69,6 +69,37 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def order_schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of `FaultOrder` and `FaultSection`, as the body of a call holds them.
+
+    Their references are those of an OpenAPI description; no variables are read there.
+    """
+    classes = (schema.FaultOrder, schema.FaultSection)
+    _, parts = msgspec.json.schema_components(classes, ref_template="#/components/schemas/{name}")
+    found = {}
+    for cls in classes:
+        part = parts[cls.__name__]
+        part["properties"] = {
+            name: _without_variables(_property(given, nullable=True))
+            for name, given in part["properties"].items()
+        }
+        found[cls.__name__] = part
+    return found
+
+
+def _without_variables(shown: Any) -> Any:
+    if isinstance(shown, list):
+        return [_without_variables(one) for one in shown if one != _VARIABLE]
+    if not isinstance(shown, dict):
+        return shown
+    kept = {key: _without_variables(value) for key, value in shown.items()}
+    if "pattern" in kept:
+        kept["pattern"] = kept["pattern"].removesuffix(r"|\$\{")
+    if "$ref" in kept:
+        kept["$ref"] = kept["$ref"].replace("#/$defs/", "#/components/schemas/")
+    return kept
+
+
 def _mapping(shown: dict[str, Any]) -> dict[str, Any]:
     """The part of a property that describes its mapping, where null is allowed beside it."""
     options: list[dict[str, Any]] = shown.get("anyOf", [shown])

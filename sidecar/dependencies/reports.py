@@ -19,7 +19,8 @@ from sidecar.envelope import transport
 from sidecar.envelope.model import Classified, Verdict
 from sidecar.envelope.raised import Raised, recorded
 
-_LONGEST_PERMIT = 128
+LONGEST_PERMIT = 128
+"""Characters of a permit's id."""
 
 _KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(
@@ -96,7 +97,7 @@ def read_report(body: bytes) -> Report:
     document = read_object(body)
     permit, error = document.get("permit"), document.get("error")
     ok = document.get("ok")
-    if not isinstance(permit, str) or not 0 < len(permit) <= _LONGEST_PERMIT:
+    if not isinstance(permit, str) or not 0 < len(permit) <= LONGEST_PERMIT:
         raise ReportError("permit is missing: the id that the call of …/permit gave")
     if error is not None and not isinstance(error, dict):
         raise ReportError("error is an object: type, message, code, sqlstate, status and so on")

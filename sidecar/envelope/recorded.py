@@ -26,7 +26,8 @@ from sidecar.envelope.stream import classify_stream, is_stream
 __all__ = ["Recorded", "RecordedAnswer", "RecordedError", "RecordedFailure", "classify", "read"]
 
 _MOST_INFLATED = 1024 * 1024
-_LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, as far as dates go
+LAST_SECOND = 253402300799
+"""9999-12-31T23:59:59Z: as far as dates go."""
 _SOURCES = {Source.HTTP.value, Source.DATABASE.value, Source.SDK.value}
 _NAMED = 80
 _TOO_DEEP = "no JSON that is read here: it is nested too deep"
@@ -289,6 +290,6 @@ def _seconds(fields: Mapping[str, Any], default: float) -> float:
     if value is None:
         return default
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= _LAST_SECOND:
+    if not number or not 0 <= value <= LAST_SECOND:
         raise RecordedError("now is a number of seconds since the epoch")
     return float(value)
