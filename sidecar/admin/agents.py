@@ -175,11 +175,11 @@ class AgentCalls:
 
     async def _groups(self, request: web.BaseRequest, _parts: Mapping[str, str]) -> web.Response:
         query = parse_qs(request.raw_path.partition("?")[2], keep_blank_values=True)
-        failures = self._daemon.failures
+        failures, fields = self._daemon.failures, read_fields(query.get("by"))
         if "after" in query:
             after, refusals = read_number(query["after"]), "refusals" in query
             return json_answer(latest_document(failures, after, refusals=refusals))
-        fields, minutes = read_fields(query.get("by")), "minutes" in query
+        minutes = "minutes" in query
         return json_answer(group_document(failures, fields, clock.wall(), minutes=minutes))
 
     async def _failure(self, request: web.BaseRequest, parts: Mapping[str, str]) -> web.Response:

@@ -6,6 +6,7 @@ read leniently, since a report of a failure must not fail itself. The schemas sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sidecar.admin.orders import LONGEST
@@ -18,12 +19,13 @@ from sidecar.envelope.recorded import LAST_SECOND
 _TEXT = {"type": "string"}
 _NAME = {"type": ["string", "null"]}
 _OBJECT = {"type": "object"}
+_NULL = {"type": "null"}
 _PAIRS = {
     "type": "array",
     "items": {"type": "array", "minItems": 2, "maxItems": 2},
 }
 _HEADERS = {"anyOf": [_OBJECT, _PAIRS, {"type": "null"}]}
-_WHOLE = {"anyOf": [{"type": ["integer", "null"]}, {"type": "string", "pattern": "^[0-9]+$"}]}
+_WHOLE = {"anyOf": [{"type": ["integer", "null"]}, {"type": "string", "pattern": "^[0-9]{1,9}$"}]}
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NOW = {
     "type": ["number", "null"],
@@ -36,7 +38,7 @@ _IGNORED = {"description": "Passed over where it is not as it should be."}
 _ERROR: dict[str, Any] = {
     "type": _NAME,
     "mro": {"type": ["array", "null"], "items": _TEXT},
-    "code": {"type": ["string", "number", "boolean", "null"]},
+    "code": {"type": ["string", "number", "null"]},
     "sqlstate": _NAME,
     "status": _WHOLE,
     "headers": _HEADERS,
@@ -56,79 +58,97 @@ _BODY = (
 )
 
 
-def _answers() -> list[dict[str, Any]]:
-    """An answer over HTTP by itself: its body as text or JSON, or in base64."""
-    common = {
-        "source": {"const": "http"},
-        "dialect": {"enum": [None, *sorted(dialects.NAMES)]},
-        "method": _TEXT,
-        "path": _TEXT,
-        "status": {"type": "integer", "minimum": 100, "maximum": 999},
-        "headers": _HEADERS,
-        "stream": {"type": ["boolean", "null"]},
-        "now": _NOW,
+_SOURCES = ["http", "database", "sdk"]
+_PROSE = {"type": "string", "not": {"enum": _SOURCES}}
+"""Of a recorded case: where it was found."""
+
+
+def _answer() -> dict[str, Any]:
+    """An answer over HTTP by itself."""
+    return {
+        "type": "object",
+        "title": "An answer over HTTP",
+        "required": ["status"],
+        "properties": {
+            "dialect": {"enum": [None, "", *sorted(dialects.NAMES)]},
+            "method": _TEXT,
+            "path": _TEXT,
+            "status": {"type": "integer", "minimum": 100, "maximum": 999},
+            "headers": _HEADERS,
+            "body": {"description": "Text or JSON; base64 where `body_encoding` says so."},
+            "body_encoding": {"enum": [None, "", "utf-8", "text", "base64"]},
+            "stream": {"type": ["boolean", "null"]},
+            "now": _NOW,
+        },
+        # What is not said to be base64, or is not text, needs not be.
+        "anyOf": [
+            {"properties": {"body_encoding": {"enum": [None, "", "utf-8", "text"]}}},
+            {"properties": {"body": {"type": "string", "pattern": _BASE64}}},
+            {"properties": {"body": {"type": "null"}}},
+        ],
     }
-    return [
-        {
-            "type": "object",
-            "title": "An answer over HTTP",
-            "required": ["status", *(["body", "body_encoding"] if "const" in str(body) else [])],
-            "properties": {**common, **body},
-            "not": {"anyOf": [{"required": [name]} for name in ("response", "vendor", "sdk")]},
-        }
-        for body in _BODY
-    ]
 
 
-def _failure(source: str, *names: str) -> dict[str, Any]:
+def _answers() -> Iterator[dict[str, Any]]:
+    """It says that it is one, or nothing else is there that it could be."""
+    answer = _answer()
+    # A dialect that is left empty is looked for under the name that the recorded cases give it.
+    answer["properties"]["provider"] = answer["properties"]["dialect"]
+    answer["properties"]["response"] = {"type": "null"}
+    said = {**answer["properties"], "source": {"const": "http"}}
+    yield {**answer, "required": ["status", "source"], "properties": said}
+    nothing = dict.fromkeys(("source", "vendor", "sdk"), _NULL)
+    yield {**answer, "properties": {**answer["properties"], **nothing}}
+
+
+def _failure(source: str, *names: str, nested: bool) -> dict[str, Any]:
     """An exception of a driver or an SDK: its members beside the others, or under `error`."""
+    error = {"$ref": "#/components/schemas/Raised"} if nested else {"type": "null"}
     return {
         "type": "object",
         "title": f"An exception of a {source}",
-        "required": ["source"],
+        "required": ["error"] if nested else [],
         "properties": {
-            "source": {"const": source},
-            **dict.fromkeys(names, _NAME),
+            **({} if nested else _ERROR),
+            **dict.fromkeys(("vendor", "driver", "sdk"), _NAME),
             "now": _NOW,
-            **_ERROR,
-            "error": {"type": "null"},
+            "error": error,
         },
-    }
-
-
-def _nested(source: str, *names: str) -> dict[str, Any]:
-    shape = _failure(source, *names)
-    members = {name: schema for name, schema in shape["properties"].items() if name not in _ERROR}
-    return {
-        **shape,
-        "title": f"{shape['title']}, under error",
-        "required": ["source", "error"],
-        "properties": {**members, "error": {"$ref": "#/components/schemas/Raised"}},
+        "anyOf": [
+            {"required": ["source"], "properties": {"source": {"const": source}}},
+            {
+                "required": [names[0]],
+                "properties": {
+                    "source": {"anyOf": [_PROSE, {"type": "null"}]},
+                    names[0]: _TEXT,
+                    **dict.fromkeys(("response", *names[1:]), _NULL),
+                },
+            },
+        ],
     }
 
 
 def _recorded() -> dict[str, Any]:
     """A line of the recorded cases."""
-    response = {
-        "type": "object",
-        "required": ["status"],
-        "properties": {
-            "status": {"type": "integer", "minimum": 100, "maximum": 999},
-            "headers": _HEADERS,
-            **_BODY[0],
-        },
-    }
+    answer = _answer()["properties"]
     return {
         "type": "object",
         "title": "A line of the recorded cases",
         "required": ["response"],
         "properties": {
-            "response": response,
-            "source": {"not": {"enum": ["database", "sdk"]}},
-            "provider": {"enum": [None, *sorted(dialects.NAMES)]},
-            "dialect": {"type": "null"},
-            "request": {"type": "object", "properties": {"method": _TEXT, "path": _TEXT}},
-            "stream": {"type": ["boolean", "null"]},
+            "response": {
+                "type": "object",
+                "required": ["status"],
+                "properties": {
+                    **{name: answer[name] for name in ("status", "headers", "body")},
+                    "body_encoding": {"enum": [None, "", "utf-8", "text"]},
+                },
+            },
+            "source": {"anyOf": [{"const": "http"}, _PROSE, {"type": "null"}]},
+            "provider": answer["dialect"],
+            "dialect": answer["dialect"],
+            "request": {"type": ["object", "null"], "properties": {"method": _TEXT, "path": _TEXT}},
+            "stream": answer["stream"],
             "now": _NOW,
         },
     }
@@ -153,7 +173,7 @@ def schemas() -> dict[str, dict[str, Any]]:
                     "description": "At most 720h; left out: until changed again.",
                     "anyOf": [
                         {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST},
-                        {"type": "string", "pattern": DURATION_PATTERN},
+                        {"type": "string", "pattern": f"^(?=.*[1-9]){DURATION_PATTERN[1:]}"},
                         {"type": "null"},
                     ],
                 },
@@ -164,10 +184,11 @@ def schemas() -> dict[str, dict[str, Any]]:
             "anyOf": [
                 *_answers(),
                 _recorded(),
-                _failure("database", "vendor", "driver"),
-                _nested("database", "vendor", "driver"),
-                _failure("sdk", "sdk"),
-                _nested("sdk", "sdk"),
+                *(
+                    _failure(*names, nested=nested)
+                    for nested in (False, True)
+                    for names in (("database", "vendor"), ("sdk", "sdk", "vendor"))
+                ),
             ]
         },
         "Raised": {"type": "object", "title": "An exception", "properties": _ERROR},

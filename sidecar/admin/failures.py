@@ -89,7 +89,7 @@ def read_number(given: Sequence[str] | None) -> int:
         AdminError: 400 for what is no number.
     """
     text = given[-1] if given else "0"
-    if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
+    if not (text.isascii() and text.isdecimal()) or len(text) > _LONGEST_NUMBER:
         raise AdminError(400, "bad_request", "after is a number of a failure")
     return int(text)
 

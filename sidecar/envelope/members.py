@@ -14,6 +14,8 @@ from typing import Any
 from sidecar.envelope.raised import DEEPEST
 
 _SHOWN = 80
+MOST_DIGITS = 9
+"""Digits of a number that is written as text."""
 
 
 class RecordedError(ValueError):
@@ -38,13 +40,20 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_code(value: Any) -> bool:
-    return isinstance(value, str | int | float)
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, str):
-        return value.isascii() and value.isdecimal()
-    return isinstance(value, int) and not isinstance(value, bool)
+        return value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS
+    return whole(value) is not None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number of JSON, which has one kind of number: 404.0 is 404; None for others."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _is_list(value: Any) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 
 from sidecar.envelope import database, dialects, http, sdk
 from sidecar.envelope.inflate import inflate
-from sidecar.envelope.members import RecordedError, check_error, is_pair, shown
+from sidecar.envelope.members import RecordedError, check_error, is_pair, shown, whole
 from sidecar.envelope.model import Classified, Headers, Seen, Source
 from sidecar.envelope.raised import Raised, recorded
 from sidecar.envelope.stream import classify_stream, is_stream
@@ -29,6 +29,8 @@ _MOST_INFLATED = 1024 * 1024
 LAST_SECOND = 253402300799
 """9999-12-31T23:59:59Z: as far as dates go."""
 _SOURCES = {Source.HTTP.value, Source.DATABASE.value, Source.SDK.value}
+_TELLING = {"response": Source.HTTP, "vendor": Source.DATABASE, "sdk": Source.SDK}
+"""Members by which a record that does not say its source is known."""
 _NAMED = 80
 _TOO_DEEP = "no JSON that is read here: it is nested too deep"
 
@@ -105,11 +107,10 @@ def _read(document: Mapping[str, Any], now: float) -> Recorded:
     now = _seconds(document, now)
     source = _source(document)
     if source is Source.HTTP:
-        response = document.get("response")
-        if not isinstance(response, dict):
+        response = _object(document, "response")
+        if response is None:
             return _answer(document, document, document, now)
-        request = document.get("request")
-        return _answer(document, response, request if isinstance(request, dict) else {}, now)
+        return _answer(document, response, _object(document, "request") or {}, now)
     return _failure(document, source, now)
 
 
@@ -175,12 +176,12 @@ def _source(document: Mapping[str, Any]) -> Source:
     In a recorded case `source` says where the case was found, in prose.
     """
     named = document.get("source")
-    if isinstance(named, str) and named in _SOURCES:
+    if named is not None and not isinstance(named, str):
+        raise RecordedError(f"source is http, database or sdk, not {shown(named)}")
+    if named in _SOURCES:
         return Source(named)
-    if "response" in document:
-        return Source.HTTP
-    for member, source in (("vendor", Source.DATABASE), ("sdk", Source.SDK)):
-        if member in document:
+    for member, source in _TELLING.items():
+        if document.get(member) is not None:
             return source
     if named is not None:
         raise RecordedError(f"source is http, database or sdk, not {shown(named)}")
@@ -196,8 +197,8 @@ def _answer(
     request: Mapping[str, Any],
     now: float,
 ) -> RecordedAnswer:
-    status = response.get("status")
-    if not isinstance(status, int) or isinstance(status, bool) or not 100 <= status <= 999:
+    status = whole(response.get("status"))
+    if status is None or not 100 <= status <= 999:
         raise RecordedError("status is missing: a number from 100 to 999")
     headers = _headers(response.get("headers"))
     body = _body(response.get("body"), response.get("body_encoding"))
@@ -215,7 +216,7 @@ def _answer(
     )
     dialect = _name(document, "dialect") or _name(document, "provider")
     stream = document.get("stream")
-    if stream not in (None, True, False):
+    if stream is not None and not isinstance(stream, bool):
         raise RecordedError(f"stream is true or false, not {shown(stream)}")
     return RecordedAnswer(seen=seen, dialect=dialect, stream=stream)
 
@@ -234,15 +235,17 @@ def _headers(value: object) -> Headers:
 
 
 def _body(value: object, encoding: object) -> bytes:
+    if encoding not in (None, "", "utf-8", "text", "base64"):
+        raise RecordedError(f"body_encoding is base64 or left out, not {shown(encoding)}")
     if value is None:
         return b""
-    if encoding == "base64" and isinstance(value, str):
+    if encoding == "base64":
+        if not isinstance(value, str):
+            raise RecordedError("body is no base64")
         try:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
             raise RecordedError("body is no base64") from None
-    if encoding not in (None, "", "utf-8", "text"):
-        raise RecordedError(f"body_encoding is base64 or left out, not {shown(encoding)}")
     if not isinstance(value, str):
         # Pasted as JSON and not as text; the classification parses it again.
         value = json.dumps(value, ensure_ascii=False)
@@ -269,6 +272,13 @@ def _failure(document: Mapping[str, Any], source: Source, now: float) -> Recorde
 
 
 # -- both ---------------------------------------------------------------------------------------
+
+
+def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise RecordedError(f"{name} is an object, not {shown(value)}")
+    return value
 
 
 def _text(fields: Mapping[str, Any], name: str, default: str) -> str:

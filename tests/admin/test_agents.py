@@ -484,7 +484,7 @@ class TestFailures:
             found = (await call(address, target)).json()["failures"]
             assert [one["envelope"]["correlation_id"] for one in found] == expected
 
-    @pytest.mark.parametrize("after", ["", "x", "-1", "1e3", "9" * 19])
+    @pytest.mark.parametrize("after", ["", "x", "-1", "1e3", "9" * 19, "%D9%A3", "1&by=nonsense"])
     async def test_what_is_no_number(self, address: str, after: str) -> None:
         assert (await call(address, f"/v1/failures?after={after}")).status == 400
 

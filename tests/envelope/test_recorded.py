@@ -195,6 +195,15 @@ def test_a_stream_is_read_as_one() -> None:
         ('{"status": 500, "now": 1' + "0" * 400 + "}", "now"),
         (given(source=[1], status=500), "not a list"),
         (given(source="database", error="boom"), 'error is an object, not "boom"'),
+        (given(status=500, stream=0), "stream is true or false"),
+        (given(status=500, response=5), "response is an object, not 5"),
+        (given(response={"status": 500}, request=[]), "request is an object, not a list"),
+        (given(response={"status": 500, "body_encoding": {}}), "body_encoding"),
+        (given(status=500.5), "status is missing"),
+        (given(source={}, sdk="openai"), "not an object"),
+        (given(status=500, source="somewhere", response=None), "http, database or sdk"),
+        (given(source="sdk", code=True), "code is text or a number"),
+        (given(source="sdk", errno="1" * 40), "errno is a whole number"),
         (given(source="database", vendor=3), "vendor is a name"),
         (given(source="sdk", sdk=[]), "sdk is a name"),
         (given(source="database", type=5), "type is text"),
@@ -224,6 +233,15 @@ def test_what_is_nested_too_deep_is_an_answer_too(deep: int, member: str, source
     text = f'{{"source": "{source}", "status": 500, "{member}": {"[" * deep}{"]" * deep}}}'
     with suppress(RecordedError):
         assert classify(read(text, NOW)).envelope
+
+
+def test_json_has_one_kind_of_number() -> None:
+    answer = read(given(status=404.0), NOW)
+    assert isinstance(answer, RecordedAnswer)
+    assert answer.seen.status == 404
+    raised = read(given(source="sdk", status=503.0, errno=111.0), NOW)
+    assert isinstance(raised, RecordedFailure)
+    assert (raised.raised.status, raised.raised.errno) == (503, 111)
 
 
 def test_what_is_no_utf8_says_so() -> None:
