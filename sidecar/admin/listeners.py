@@ -22,6 +22,10 @@ from sidecar.admin.answers import AdminError
 from sidecar.admin.sockets import address_of, open_sockets, server_tls
 from sidecar.config.addresses import Listen
 
+MOST_CONNECTIONS = 256
+"""Connections of one plane: descriptors that whoever opens them takes from the calls."""
+ANSWER_SECONDS = 30.0
+"""For a caller to take an answer; event streams have a time of their own for each event."""
 _STOP_SECONDS = 2.0
 _OPTIONS: dict[str, Any] = {
     "access_log": None,
@@ -53,6 +57,47 @@ Handler = Callable[[Door, web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class _Connection(web.RequestHandler):
+    """One connection, and the plane's others, among which it has to find its place."""
+
+    # Of one plane, by whatever address they came in; oldest first.
+    others: dict[_Connection, None]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place; where there is none, that of the one which waits for nothing."""
+        super().connection_made(transport)
+        self.others[self] = None
+        if len(self.others) > MOST_CONNECTIONS:
+            # A busy one is being answered, or sends its body; the newest may be a probe.
+            idle = (one for one in self.others if one is not self and not one.is_busy)
+            next(idle, self).abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
+        self.others.pop(self, None)
+        super().connection_lost(exc)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is being answered on it."""
+        return self._current_request is not None
+
+    def abort(self) -> None:
+        """End it at once."""
+        self.others.pop(self, None)
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer, to a caller who takes it."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            self.abort()
+            raise ConnectionResetError from None
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -73,8 +118,14 @@ class _Connection(web.RequestHandler):
 
 
 class _Server(web.Server):
+    def __init__(self, handler: Any, others: dict[_Connection, None]) -> None:
+        super().__init__(handler, handler_cancellation=True)
+        self._others = others
+
     def __call__(self) -> web.RequestHandler:
-        return _Connection(self, loop=asyncio.get_running_loop(), **_OPTIONS)
+        connection = _Connection(self, loop=asyncio.get_running_loop(), **_OPTIONS)
+        connection.others = self._others
+        return connection
 
 
 class Listeners:
@@ -88,6 +139,7 @@ class Listeners:
         self._handler = handler
         self._runners: list[web.ServerRunner] = []
         self._paths: list[Path] = []
+        self._connections: dict[_Connection, None] = {}
 
     async def start(self, listens: Sequence[Listen]) -> tuple[str, ...]:
         """Listen on all addresses, or on none.
@@ -114,7 +166,7 @@ class Listeners:
             # The handler is cancelled when its caller leaves: an event stream ends at once.
             handler = functools.partial(self._handler, Door.of(listen))
             runner = web.ServerRunner(
-                _Server(handler, handler_cancellation=True), shutdown_timeout=_STOP_SECONDS
+                _Server(handler, self._connections), shutdown_timeout=_STOP_SECONDS
             )
             self._runners.append(runner)
             await runner.setup()

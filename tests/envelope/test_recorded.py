@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.model import Source
 from sidecar.envelope.raised import recorded
-from sidecar.envelope.recorded import RecordedError, classify, read
+from sidecar.envelope.recorded import (
+    RecordedAnswer,
+    RecordedError,
+    RecordedFailure,
+    classify,
+    read,
+)
 
 NOW = 1_800_000_000.0
 
