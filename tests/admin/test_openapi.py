@@ -214,16 +214,17 @@ def test_a_daemon_does_what_is_described(tmp_path: Path) -> None:
     if importlib.util.find_spec("schemathesis") is None:
         need("schemathesis, of the group tests")
     port = free_port()
-    config = tmp_path / "breakers.yaml"
+    config, log = tmp_path / "breakers.yaml", tmp_path / "log"
     config.write_text(CONFIG)
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path)}
     listen = ["--listen", "127.0.0.1:0", "--admin", f"127.0.0.1:{port}"]
-    daemon = subprocess.Popen(
-        [sys.executable, "-m", "sidecar", "serve", "--config", str(config), *listen],
-        env=environ,
-        stdout=subprocess.DEVNULL,
-        stderr=(tmp_path / "log").open("w"),
-    )
+    with log.open("w") as lines:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "sidecar", "serve", "--config", str(config), *listen],
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=lines,
+        )
     try:
         wait_for(lambda: ready(port))
         asked = subprocess.run(
@@ -242,11 +243,10 @@ def test_a_daemon_does_what_is_described(tmp_path: Path) -> None:
             env=environ,
             capture_output=True,
             text=True,
-            timeout=float(os.environ.get("SCHEMATHESIS_TIMEOUT", "55")),
         )  # fmt: skip
     finally:
         daemon.terminate()
         daemon.wait(10)
     assert asked.returncode == 0, asked.stdout[-8000:]
-    assert "internal_error" not in (tmp_path / "log").read_text()
-    assert '"event":"fault"' not in (tmp_path / "log").read_text()
+    assert "internal_error" not in log.read_text()
+    assert '"event":"fault"' not in log.read_text()
