@@ -267,7 +267,7 @@ def main() -> int:
     place, changed = Place(arguments.folder), False
     for name in arguments.names or SERVERS:
         done = place.audit(name, *(["--update-baseline"] if arguments.update else []))
-        print(done.stdout, done.stderr, sep="")
+        sys.stdout.write(done.stdout + done.stderr)
         changed = changed or done.returncode not in (0, 4) or "\nbreaking " in done.stdout
     return int(changed)
 

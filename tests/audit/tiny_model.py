@@ -15,7 +15,7 @@ WIDTH, HEADS, LAYERS, INNER, CONTEXT = 64, 4, 2, 128, 256
 def write(file: str) -> None:
     """Write the model."""
     import gguf
-    import numpy
+    import numpy as np
 
     writer = gguf.GGUFWriter(file, "llama")
     writer.add_name("tiny-random")
@@ -40,12 +40,12 @@ def write(file: str) -> None:
     writer.add_unk_token_id(0)
     writer.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
     writer.add_vocab_size(len(tokens))
-    random = numpy.random.default_rng(1)
+    random = np.random.default_rng(1)
 
     def weights(*shape: int) -> Any:
-        return (random.standard_normal(shape) * 0.02).astype(numpy.float32)
+        return (random.standard_normal(shape) * 0.02).astype(np.float32)
 
-    ones = numpy.ones(WIDTH, numpy.float32)
+    ones = np.ones(WIDTH, np.float32)
     writer.add_tensor("token_embd.weight", weights(len(tokens), WIDTH))
     writer.add_tensor("output.weight", weights(len(tokens), WIDTH))
     writer.add_tensor("output_norm.weight", ones)
