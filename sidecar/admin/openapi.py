@@ -33,20 +33,20 @@ _HEADERS_IN_WORDS = {
     "x-sidecar-decision": "Why there is no permit.",
 }
 _GUARDS: Mapping[int, Answer] = {
-    400: Answer(about="The request is not as it should be.", shape=shapes.Refusal),
+    400: Answer(about="The request is not as it should be.", shape="Refusal"),
     401: Answer(
         about="The token is missing or wrong.",
-        shape=shapes.Refusal,
+        shape="Refusal",
         headers=("www-authenticate",),
     ),
     403: Answer(
         about="The Host is not answered here, a foreign page asks, or the admin header is missing.",
-        shape=shapes.Refusal,
+        shape="Refusal",
     ),
-    404: Answer(about="There is no such path.", shape=shapes.Refusal),
-    408: Answer(about="The body did not come in time.", shape=shapes.Refusal),
-    413: Answer(about="The body is too large.", shape=shapes.Refusal),
-    500: Answer(about="A fault of the daemon's own.", shape=shapes.Refusal),
+    404: Answer(about="There is no such path.", shape="Refusal"),
+    408: Answer(about="The body did not come in time.", shape="Refusal"),
+    413: Answer(about="The body is too large.", shape="Refusal"),
+    500: Answer(about="A fault of the daemon's own.", shape="Refusal"),
 }
 _ABOUT = """\
 Health, status, events and control of one daemon, and what agents ask of it. A `Host` that no
@@ -168,7 +168,7 @@ def _answer(answer: Answer, *, head: bool) -> dict[str, Any]:
     }
     if not head:
         described["content"] = {media: _content(answer, media) for media in answer.media}
-        if answer.shape is shapes.NoPermit:
+        if answer.shape == "NoPermit":
             described["content"][ENVELOPE_TYPE] = {"schema": {"$ref": _REF.format(name="Envelope")}}
     return described
 
@@ -183,7 +183,7 @@ def _name(status: int, *, head: bool) -> str:
 
 def _content(answer: Answer, media: str) -> dict[str, Any]:
     if answer.shape is not None:
-        return {"schema": {"$ref": _REF.format(name=answer.shape.__name__)}}
+        return {"schema": {"$ref": _REF.format(name=answer.shape)}}
     shown: dict[str, Any] = {"schema": {"type": "string"}}
     if media == "text/event-stream":
         shown["x-event"] = {"transition": {"$ref": _REF.format(name="Moved")}}
@@ -193,8 +193,9 @@ def _content(answer: Answer, media: str) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     """All shapes, and all bodies."""
     used = {answer.shape for one in OPERATIONS for answer in answers_of(one).values()}
-    classes = sorted((cls for cls in used if cls is not None), key=lambda cls: cls.__name__)
-    _, found = msgspec.json.schema_components((*classes, shapes.Moved), ref_template=_REF)
+    names = sorted(name for name in {*used, "Moved"} if name is not None)
+    classes = tuple(getattr(shapes, name) for name in names)
+    _, found = msgspec.json.schema_components(classes, ref_template=_REF)
     schemas = {name: _plain(schema) for name, schema in found.items()}
     return dict(sorted((schemas | bodies.schemas()).items()))
 

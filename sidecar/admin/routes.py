@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-from sidecar.admin import documents as shapes
 from sidecar.admin.answers import AdminError
 from sidecar.breaker.model import Verb
 
@@ -66,13 +65,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         about: one sentence.
-        shape: the struct that describes its JSON; None where it is none.
+        shape: the struct of `documents` that describes its JSON, by its name, since a daemon that
+            starts has no use for it; None where it is none.
         media: its media types.
         headers: names of the headers that it carries beside those of every answer.
     """
 
     about: str
-    shape: type[msgspec.Struct] | None = None
+    shape: str | None = None
     media: tuple[str, ...] = (JSON,)
     headers: tuple[str, ...] = ()
 
@@ -111,9 +111,7 @@ _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
 _NAME = Parameter(name="name", about="A name of `dependencies`.", schema=_TEXT)
 _MARKED = ("x-correlation-id",)
 _REFUSED = (*_MARKED, "x-error-envelope", "x-sidecar-decision", "retry-after", "retry-after-ms")
-_SETTLED = Answer(
-    about="The report settles nothing; it is judged all the same.", shape=shapes.Refusal
-)
+_SETTLED = Answer(about="The report settles nothing; it is judged all the same.", shape="Refusal")
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -130,7 +128,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/healthz",
         about="Whether the loop runs.",
         access=Access.PROBE,
-        answers={200: Answer(about="It does.", shape=shapes.Health)},
+        answers={200: Answer(about="It does.", shape="Health")},
     ),
     Operation(
         id="readyz",
@@ -139,8 +137,8 @@ OPERATIONS: tuple[Operation, ...] = (
         about="Whether calls are accepted; no upstream has a say in it.",
         access=Access.PROBE,
         answers={
-            200: Answer(about="They are.", shape=shapes.Health),
-            503: Answer(about="Not yet, or no more.", shape=shapes.Health),
+            200: Answer(about="They are.", shape="Health"),
+            503: Answer(about="Not yet, or no more.", shape="Health"),
         },
     ),
     Operation(
@@ -149,7 +147,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/status",
         about="One reading of the whole daemon.",
         access=Access.READ,
-        answers={200: Answer(about="The document.", shape=shapes.Status)},
+        answers={200: Answer(about="The document.", shape="Status")},
     ),
     Operation(
         id="metrics",
@@ -169,7 +167,7 @@ OPERATIONS: tuple[Operation, ...] = (
         access=Access.READ,
         answers={
             200: Answer(about="The stream.", media=("text/event-stream",)),
-            503: Answer(about="All streams are taken.", shape=shapes.Refusal),
+            503: Answer(about="All streams are taken.", shape="Refusal"),
         },
     ),
     Operation(
@@ -178,7 +176,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/config",
         about="The effective configuration, secrets redacted.",
         access=Access.READ,
-        answers={200: Answer(about="In the shape of breakers.yaml.", shape=shapes.Anything)},
+        answers={200: Answer(about="In the shape of breakers.yaml.", shape="Anything")},
     ),
     Operation(
         id="openapi",
@@ -186,7 +184,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/openapi.json",
         about="This description.",
         access=Access.READ,
-        answers={200: Answer(about="OpenAPI 3.1.", shape=shapes.Anything)},
+        answers={200: Answer(about="OpenAPI 3.1.", shape="Anything")},
     ),
     Operation(
         id="faults",
@@ -194,7 +192,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/faults",
         about="The faults that are injected, and the last injections.",
         access=Access.READ,
-        answers={200: Answer(about="The rules and the record.", shape=shapes.Faults)},
+        answers={200: Answer(about="The rules and the record.", shape="Faults")},
     ),
     Operation(
         id="add_faults",
@@ -204,8 +202,8 @@ OPERATIONS: tuple[Operation, ...] = (
         access=Access.STEER,
         body="FaultOrder",
         answers={
-            200: Answer(about="The rules and the record.", shape=shapes.Faults),
-            400: Answer(about="The body is no set of rules.", shape=shapes.Refusal),
+            200: Answer(about="The rules and the record.", shape="Faults"),
+            400: Answer(about="The body is no set of rules.", shape="Refusal"),
         },
     ),
     Operation(
@@ -215,8 +213,8 @@ OPERATIONS: tuple[Operation, ...] = (
         about="Read the configuration again, as SIGHUP does.",
         access=Access.STEER,
         answers={
-            200: Answer(about="It is in force.", shape=shapes.Reloaded),
-            422: Answer(about="It is wrong; the old one stays.", shape=shapes.NotReloaded),
+            200: Answer(about="It is in force.", shape="Reloaded"),
+            422: Answer(about="It is wrong; the old one stays.", shape="NotReloaded"),
         },
     ),
     Operation(
@@ -241,10 +239,10 @@ OPERATIONS: tuple[Operation, ...] = (
         body="Orders",
         empty=True,
         answers={
-            200: Answer(about="The breaker's entry of /status.", shape=shapes.Breaker),
-            400: Answer(about="The body is not as it should be.", shape=shapes.Refusal),
-            404: Answer(about="No such breaker or verb.", shape=shapes.Refusal),
-            409: Answer(about="The provider has its most breakers.", shape=shapes.Refusal),
+            200: Answer(about="The breaker's entry of /status.", shape="Breaker"),
+            400: Answer(about="The body is not as it should be.", shape="Refusal"),
+            404: Answer(about="No such breaker or verb.", shape="Refusal"),
+            409: Answer(about="The provider has its most breakers.", shape="Refusal"),
         },
     ),
     Operation(
@@ -256,9 +254,9 @@ OPERATIONS: tuple[Operation, ...] = (
         body="RecordedError",
         largest=LARGEST_ERROR,
         answers={
-            200: Answer(about="What it is.", shape=shapes.Classification, headers=_MARKED),
-            400: Answer(about="The body is no JSON object.", shape=shapes.Refusal),
-            422: Answer(about="It is no recorded error.", shape=shapes.Refusal),
+            200: Answer(about="What it is.", shape="Classification", headers=_MARKED),
+            400: Answer(about="The body is no JSON object.", shape="Refusal"),
+            422: Answer(about="It is no recorded error.", shape="Refusal"),
         },
     ),
     Operation(
@@ -271,10 +269,10 @@ OPERATIONS: tuple[Operation, ...] = (
         body="PermitRequest",
         empty=True,
         answers={
-            200: Answer(about="It may.", shape=shapes.Permit, headers=_MARKED),
-            400: Answer(about="The body is no JSON object.", shape=shapes.Refusal),
-            404: Answer(about="No such dependency.", shape=shapes.Refusal),
-            503: Answer(about="Its breaker is open.", shape=shapes.NoPermit, headers=_REFUSED),
+            200: Answer(about="It may.", shape="Permit", headers=_MARKED),
+            400: Answer(about="The body is no JSON object.", shape="Refusal"),
+            404: Answer(about="No such dependency.", shape="Refusal"),
+            503: Answer(about="Its breaker is open.", shape="NoPermit", headers=_REFUSED),
         },
     ),
     Operation(
@@ -287,11 +285,11 @@ OPERATIONS: tuple[Operation, ...] = (
         body="Report",
         largest=LARGEST_REPORT,
         answers={
-            200: Answer(about="What it was.", shape=shapes.Reported, headers=_MARKED),
-            400: Answer(about="The body is no JSON object.", shape=shapes.Refusal),
-            404: Answer(about="No such dependency or permit.", shape=shapes.Refusal),
+            200: Answer(about="What it was.", shape="Reported", headers=_MARKED),
+            400: Answer(about="The body is no JSON object.", shape="Refusal"),
+            404: Answer(about="No such dependency or permit.", shape="Refusal"),
             409: _SETTLED,
-            422: Answer(about="It is no report.", shape=shapes.Refusal),
+            422: Answer(about="It is no report.", shape="Refusal"),
         },
     ),
     Operation(
@@ -327,8 +325,8 @@ OPERATIONS: tuple[Operation, ...] = (
             ),
         ),
         answers={
-            200: Answer(about="The groups, or the list.", shape=shapes.Failures),
-            400: Answer(about="A parameter is not as it should be.", shape=shapes.Refusal),
+            200: Answer(about="The groups, or the list.", shape="Failures"),
+            400: Answer(about="A parameter is not as it should be.", shape="Refusal"),
         },
     ),
     Operation(
@@ -343,8 +341,8 @@ OPERATIONS: tuple[Operation, ...] = (
             ),
         ),
         answers={
-            200: Answer(about="The failures, in their order.", shape=shapes.OneWorkflow),
-            404: Answer(about="None of the last ones has it.", shape=shapes.Refusal),
+            200: Answer(about="The failures, in their order.", shape="OneWorkflow"),
+            404: Answer(about="None of the last ones has it.", shape="Refusal"),
         },
     ),
 )
