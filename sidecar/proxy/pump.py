@@ -18,11 +18,14 @@ from sidecar import clock as machine
 from sidecar.breaker.gating import Shed
 from sidecar.breaker.shedding import Gate, Ticket
 
-BATCH = 32
+BATCH = 16
 """Callers that are woken in one turn of the loop."""
 
 GRAIN = 0.01
 """Seconds into which calls of a high rate are gathered; below 1 / GRAIN a second they go singly."""
+
+FASTEST = 10_000.0
+"""Calls a second from which nothing is held: one process does not send as many."""
 
 LOOK = 0.001
 """Seconds between two looks of the throttler, once its slot is due."""
@@ -151,8 +154,7 @@ class Pump:
             return
         now = machine.monotonic()
         rate = self._gate.rate(now)
-        if rate > BATCH / GRAIN:
-            # Nothing holds them, or nothing that could be told from that.
+        if rate > FASTEST:
             return
         throttler = self._throttler
         throttler.rate_limit, throttler.period = allowance(rate)
