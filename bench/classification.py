@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -54,6 +55,8 @@ KINDS = {
     "outage 1 KiB": (503, _error(1024)),
     "good 2 KiB": (200, _good(2048)),
 }
+NEVER_SEEN = "error 1 KiB, never seen"
+"""The same, each time with another number in it: nothing that is remembered helps."""
 
 
 def measure(bench: Bench) -> None:
@@ -69,6 +72,16 @@ def measure(bench: Bench) -> None:
             beside = _best(lambda body=body: json.loads(body))  # type: ignore[misc]
             for key, value in (("us", took), ("json_us", beside), ("to_json", took / beside)):
                 found.setdefault(key, []).append(value)
+    found = bench.results["classify"].setdefault(NEVER_SEEN, {})
+    for _ in range(bench.plan.rounds):
+        bodies = itertools.cycle([_error(1024).replace(b"8192", b"%04d" % n) for n in range(2000)])
+        took = _best(
+            lambda bodies=bodies: classify(  # type: ignore[misc]
+                Seen(status=400, headers=_HEAD, body=next(bodies), path="/v1/chat/completions"),
+                dialect,
+            )
+        )
+        found.setdefault("us", []).append(took)
     bench.say("  classify: done")
 
 

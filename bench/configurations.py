@@ -16,6 +16,8 @@ admin: {listen: "127.0.0.1:$admin"}
 providers:
   static: {upstream: "http://127.0.0.1:$static", dialect: openai}
   live: {upstream: "http://127.0.0.1:$live", dialect: openai}
+dependencies:
+  orders-db: {source: database, vendor: postgresql}
 """
 
 _NGINX_TOP = """\

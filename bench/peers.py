@@ -131,7 +131,7 @@ class Lab:
         program = which("nginx")
         if program is None:
             return
-        config = self._write(
+        config = self.write(
             "static.conf", configurations.NGINX_STATIC, port=port, folder=self.folder
         )
         try:
@@ -170,7 +170,7 @@ class Lab:
     def daemon(self, name: str = "sidecar") -> Peer:
         """The real command, on shipped defaults: its file says where, and nothing else."""
         port, admin = machine.free_ports(2)
-        config = self._write(
+        config = self.write(
             f"{name}.yaml",
             configurations.DAEMON,
             port=port,
@@ -201,14 +201,14 @@ class Lab:
     def nginx(self) -> Peer:
         program = _program("nginx")
         (port,) = machine.free_ports(1)
-        config = self._write("nginx.conf", configurations.NGINX, port=port, **self._places())
+        config = self.write("nginx.conf", configurations.NGINX, port=port, **self._places())
         process = self.start("nginx", nginx(program, config), [port], core=self.cores.proxy)
         return self._peer("nginx", port, f"nginx {_version([program, '-v'])}", process)
 
     def envoy(self) -> Peer:
         program = _program("envoy")
         (port,) = machine.free_ports(1)
-        config = self._write(
+        config = self.write(
             "envoy.yaml",
             configurations.ENVOY,
             port=port,
@@ -223,7 +223,7 @@ class Lab:
     def caddy(self) -> Peer:
         program = _program("caddy")
         (port,) = machine.free_ports(1)
-        config = self._write("Caddyfile", configurations.CADDY, port=port, **self._places())
+        config = self.write("Caddyfile", configurations.CADDY, port=port, **self._places())
         command = [program, "run", "--adapter", "caddyfile", "--config", str(config)]
         places = {"HOME": str(self.folder), "XDG_DATA_HOME": str(self.folder)}
         process = self.start(
@@ -249,7 +249,7 @@ class Lab:
         base = f"http://127.0.0.1:{port}"
         return Peer(name, f"{base}/static", f"{base}/live", version, process, admin)
 
-    def _write(self, name: str, template: str, **values: object) -> Path:
+    def write(self, name: str, template: str, **values: object) -> Path:
         path = self.folder / name
         path.write_text(
             Template(template).substitute(

@@ -55,6 +55,9 @@ def summary(results: dict[str, Scenario]) -> dict[str, dict[str, dict[str, float
             if "rate" in rounds:
                 row["to_forwarder"] = paired(scenario, peer, YARDSTICK, "rate", "ratio")
                 row["to_direct"] = paired(scenario, peer, "direct", "rate", "ratio")
+            if "off" in scenario and "rate" in rounds:
+                row["to_off"] = paired(scenario, peer, "off", "rate", "ratio")
+                row["cpu_to_off"] = paired(scenario, "off", peer, "cpu_us", "ratio")
             if "cpu_us" in rounds and "rate" in rounds:
                 row["cpu_to_forwarder"] = paired(scenario, YARDSTICK, peer, "cpu_us", "ratio")
             for key in ("alone_p50", "alone_p99", "first", "event_p50", "event_p99"):
@@ -73,9 +76,6 @@ def bars(results: dict[str, Scenario]) -> list[Bar]:
 
     def at_most(name: str, seen: float | None, limit: float) -> Bar:
         return Bar(name, seen, None if seen is None else seen <= limit)
-
-    def at_least(name: str, seen: float | None, limit: float) -> Bar:
-        return Bar(name, seen, None if seen is None else seen >= limit)
 
     ratio = value("post", "cpu_to_forwarder") or value("post", "to_forwarder")
     # Other work on the machine makes a round slower and never faster: the best one is the daemon's.
@@ -118,9 +118,9 @@ def bars(results: dict[str, Scenario]) -> list[Bar]:
             shown, "error 1 KiB"), 30.0),
         at_most("classification of a good answer of 2 KiB, below 5 µs", _classified(
             shown, "good 2 KiB"), 5.0),
-        at_least("shedding: goodput with hints, at least 0.95", _limited(
+        _at_least("shedding: goodput with hints, at least 0.95", _limited(
             results, "whole seconds", "goodput"), 0.95),
-        at_least("shedding: goodput without hints, at least 0.85", _limited(
+        _at_least("shedding: goodput without hints, at least 0.85", _limited(
             results, "no hint", "goodput"), 0.85),
         at_most("shedding: refused by the upstream, below 5 %", _limited(
             results, "whole seconds", "refused"), 0.05),
@@ -128,8 +128,21 @@ def bars(results: dict[str, Scenario]) -> list[Bar]:
             results, "whole seconds", "follows_s"), 20.0),
         at_most("shedding: latest /healthz while a crowd waits, below 50 ms", _limited(
             results, "crowd", "late_ms"), 50.0),
+        _at_least("metrics alone: calls per second of CPU time, at least 0.95 of telemetry off's",
+            _of_off(shown, "metrics"), 0.95),
+        _at_least("full telemetry: calls per second of CPU time, at least 0.75 of telemetry off's",
+            _of_off(shown, "full"), 0.75),
         at_most("errors in all scenarios: 0", sum(errors) if errors else None, 0.0),
     ]  # fmt: skip
+
+
+def _at_least(name: str, seen: float | None, limit: float) -> Bar:
+    return Bar(name, seen, None if seen is None else seen >= limit)
+
+
+def _of_off(shown: dict[str, dict[str, dict[str, float | None]]], peer: str) -> float | None:
+    row = shown.get("telemetry", {}).get(peer, {})
+    return row.get("cpu_to_off") or row.get("to_off")
 
 
 def growth(values: list[float] | None) -> float | None:
@@ -188,6 +201,17 @@ def _worst(values: list[float] | None) -> float | None:
 # -- tables ---------------------------------------------------------------------------------
 
 COLUMNS: dict[str, list[tuple[str, str, str]]] = {
+    "telemetry": [
+        ("req/s", "rate", ",.0f"),
+        ("vs off", "to_off", ".3f"),
+        ("CPU µs/call", "cpu_us", ".1f"),
+        ("CPU vs off", "cpu_to_off", ".3f"),
+        ("p50 ms at 32", "busy_p50", ".2f"),
+        ("p99 ms at 32", "busy_p99", ".2f"),
+        ("spans lost", "lost", ".1%"),
+        ("RSS MiB", "rss", ".1f"),
+        ("errors", "errors", ".0f"),
+    ],
     "small": [
         ("req/s", "rate", ",.0f"),
         ("vs forwarder", "to_forwarder", ".2f"),
@@ -236,6 +260,11 @@ COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("µs", "us", ".1f"),
         ("json.loads µs", "json_us", ".1f"),
         ("vs json.loads", "to_json", ".1f"),
+    ],
+    "guard": [
+        ("p50 µs", "guard_p50", ",.0f"),
+        ("p99 µs", "guard_p99", ",.0f"),
+        ("longest µs", "guard_max", ",.0f"),
     ],
     "bodies": [
         ("MiB/s", "rate", ",.0f"),
@@ -293,6 +322,7 @@ TITLES = {
     "open_streams": ("open_streams", "2,000 open and silent streams: medians of the rounds"),
     "many_streams": ("many_streams", "200,000 streams in ten tenths: medians"),
     "classify": ("classify", "Classification alone, in this process"),
+    "guard": ("guard", "What a guard adds to a call that does nothing: medians of the rounds"),
     "download": ("bodies", "1 MiB down, octets: 4 connections"),
     "download_json": ("bodies", "1 MiB down, JSON: 4 connections"),
     "upload": ("bodies", "1 MiB up, JSON: 4 connections"),
@@ -301,6 +331,7 @@ TITLES = {
     "at_once": ("at_once", "Calls at once: medians of the rounds"),
     "weight": ("weight", "Resident memory after all of it"),
     "shedding": ("shedding", "Three times what a token bucket of 10 a second allows"),
+    "telemetry": ("telemetry", "What telemetry costs: POST over 32 connections"),
 }
 
 

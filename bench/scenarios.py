@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench import classification, load, machine, shedding
+from bench import classification, guarding, load, machine, shedding, telemetry
 from bench.load import Ask, Seen
 from bench.peers import Lab, Peer, clean_environment
 from bench.upstream import MIB, REQUEST
@@ -419,4 +419,6 @@ SCENARIOS: dict[str, Callable[[Bench], None]] = {
     "weight": weight,
     "classify": classification.measure,
     "shedding": shedding.shedding,
+    "guard": guarding.measure,
+    "telemetry": telemetry.measure,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from sidecar.envelope.dialects import get
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Classified, Headers, Seen
-from sidecar.envelope.stream import StreamReader
+from sidecar.envelope.stream import StreamReader, is_stream
 
 _ROOT = Path(__file__).resolve().parent.parent
 _KEPT = _ROOT.parent / "shared" / "cases"
@@ -47,7 +47,9 @@ def seen_of(case):
 def classify_case(case, *, piece=None, correlation_id="corr-1") -> Classified:
     """Classify a case whole, or as a stream in pieces of that many bytes."""
     seen, dialect = seen_of(case), get(case["provider"])
-    if not case.get("stream"):
+    kind = seen.headers.get("content-type")
+    stream = seen.status < 400 and is_stream(kind, seen.body[:512])
+    if not case.get("stream", stream):
         return classify(seen, dialect, correlation_id=correlation_id)
     reader = StreamReader(dialect, seen, correlation_id=correlation_id)
     step = piece or max(1, len(seen.body))

@@ -124,9 +124,10 @@ class Listeners:
             for sock in sockets:
                 sock.close()
             raise
-        self._paths += [
-            Path(sock.getsockname()) for sock in sockets if sock.family == socket.AF_UNIX
-        ]
+        if listen.descriptor is None:
+            self._paths += [
+                Path(sock.getsockname()) for sock in sockets if sock.family == socket.AF_UNIX
+            ]
         return [address_of(sock) for sock in sockets]
 
     async def stop(self) -> None:

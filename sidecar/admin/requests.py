@@ -1,4 +1,4 @@
-"""Reads a request of the admin plane: its path, who sent it, its body, each within bounds."""
+"""Reads a request of the admin plane: path, sender, leave and body, each within bounds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from sidecar.admin.answers import AdminError
-from sidecar.admin.guard import host_allowed, origin_allowed
+from sidecar.admin.guard import bearer_matches, host_allowed, origin_allowed
 
-_LARGEST_BODY = 64 * 1024
+LARGEST_BODY = 64 * 1024
+"""Bytes of a body that steers something."""
 _BODY_SECONDS = 10.0
 
 
@@ -62,14 +63,52 @@ def check_method(request: web.BaseRequest, *allowed: str) -> None:
         )
 
 
-async def read_body(request: web.BaseRequest) -> bytes:
-    """The body of a call, of at most 64 KiB and within ten seconds.
+def check_token(request: web.BaseRequest, token: str | None) -> None:
+    """Refuse with 401 what does not carry the token of the configuration."""
+    if not bearer_matches(request.headers.get("Authorization"), token):
+        raise AdminError(
+            401,
+            "token_required",
+            "send the token of admin.token_file as `Authorization: Bearer …`",
+            headers={"WWW-Authenticate": 'Bearer realm="breaker-sidecar"'},
+        )
+
+
+def check_mutating(request: web.BaseRequest, token: str | None) -> None:
+    """Refuse a call that changes something without the header that no foreign page can send.
+
+    Args:
+        request: the call.
+        token: needed too, where there is one.
+    """
+    if not _is_marked(request):
+        raise AdminError(
+            403,
+            "admin_header_required",
+            "calls that change something need the header `x-sidecar-admin: 1`",
+        )
+    if token is not None:
+        check_token(request, token)
+
+
+def may_see_raw(request: web.BaseRequest, token: str | None) -> bool:
+    """Whether a call carries what it takes to be shown `raw`: the header and, if any, the token."""
+    allowed = token is None or bearer_matches(request.headers.get("Authorization"), token)
+    return allowed and _is_marked(request)
+
+
+def _is_marked(request: web.BaseRequest) -> bool:
+    return request.headers.get("x-sidecar-admin", "").strip() == "1"
+
+
+async def read_body(request: web.BaseRequest, largest: int = LARGEST_BODY) -> bytes:
+    """The body of a call, of at most `largest` bytes and within ten seconds.
 
     Raises:
         AdminError: 413 or 408.
     """
-    too_large = AdminError(413, "too_large", "the body is larger than 64 KiB")
-    if (request.content_length or 0) > _LARGEST_BODY:
+    too_large = AdminError(413, "too_large", f"the body is larger than {largest // 1024} KiB")
+    if (request.content_length or 0) > largest:
         raise too_large
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -78,7 +117,7 @@ async def read_body(request: web.BaseRequest) -> bytes:
         async with asyncio.timeout(_BODY_SECONDS):
             async for chunk in request.content.iter_any():
                 body += chunk
-                if len(body) > _LARGEST_BODY:
+                if len(body) > largest:
                     raise too_large
     except TimeoutError:
         raise AdminError(408, "body_timeout", "the body did not come within 10 s") from None

@@ -10,7 +10,8 @@ one percent-encoded segment and a decoded slash would split it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn, Protocol
 from urllib.parse import unquote
 
@@ -18,17 +19,33 @@ import msgspec
 from aiohttp import web
 
 from sidecar import clock
-from sidecar.admin import page
+from sidecar.admin import faults
+from sidecar.admin.agents import AgentCalls, AgentView
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
-from sidecar.admin.guard import bearer_matches
+from sidecar.admin.faults import FaultsView
 from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
-from sidecar.admin.requests import check_caller, check_method, read_body, target_path
-from sidecar.admin.status import SnapshotSource, StatusSource, Times, breaker_entry, status
+from sidecar.admin.page import page
+from sidecar.admin.requests import (
+    check_caller,
+    check_method,
+    check_mutating,
+    check_token,
+    read_body,
+    target_path,
+)
+from sidecar.admin.status import (
+    SnapshotSource,
+    Times,
+    breaker_entry,
+    dependency_entry,
+    status,
+)
 from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
+from sidecar.telemetry import exposition, readings
 from sidecar.telemetry.observer import Controlled, Fault, Observer
 
 _EVENT_SECONDS = 30.0
@@ -42,9 +59,9 @@ class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         generation: of the configuration that is in force now.
         hash: of the configuration that is in force now.
-        added: providers that are new.
-        removed: providers that are gone.
-        changed: providers whose settings changed.
+        added: providers and dependencies that are new.
+        removed: those that are gone.
+        changed: those whose settings changed.
         restart_needed: keys that changed but count only after a restart.
         warnings: what the loader warned of.
         problems: why the new configuration was refused; empty if it is in force.
@@ -60,7 +77,7 @@ class ReloadResult(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class BreakerControl(SnapshotSource, Protocol):
+class BreakerControl(SnapshotSource, readings.Breakers, Protocol):
     """The part of the breaker registry that is steered here."""
 
     def control(
@@ -69,7 +86,7 @@ class BreakerControl(SnapshotSource, Protocol):
         """Act on one breaker; see `Registry.control` for what it raises."""
 
 
-class DaemonView(StatusSource, Protocol):
+class DaemonView(AgentView, FaultsView, readings.Source, Protocol):
     """What the admin plane sees of the daemon."""
 
     @property
@@ -88,6 +105,9 @@ class DaemonView(StatusSource, Protocol):
     def draining(self) -> bool:
         """Whether the daemon is on its way out."""
 
+    async def settled(self) -> None:
+        """Wait until what must survive a restart is kept, or cannot be."""
+
     async def reload(self) -> ReloadResult:
         """Read the configuration again, and take it if it is good."""
 
@@ -96,7 +116,7 @@ Route = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class ProbePlane:
-    """Liveness and readiness for a supervisor, which comes by any name and changes nothing."""
+    """Liveness, readiness and metrics for who comes by any name and changes nothing."""
 
     def __init__(self, daemon: DaemonView) -> None:
         self._daemon = daemon
@@ -112,7 +132,11 @@ class ProbePlane:
 
     async def _handle(self, _door: Door, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return _probe(self._daemon, request, target_path(request))
+            path = target_path(request)
+            if path == "/metrics":
+                check_method(request, "GET", "HEAD")
+                return await _metrics(self._daemon, request)
+            return _probe(self._daemon, request, path)
         except AdminError as refusal:
             return refusal.answer()
 
@@ -127,11 +151,13 @@ class AdminPlane:
     def __init__(self, daemon: DaemonView) -> None:
         self._daemon = daemon
         self._listeners = Listeners(self._handle)
+        self._agents = AgentCalls(daemon)
         self.events = EventHub()
         self._reads: dict[str, Route] = {
             "/": self._page,
             "/config": self._config,
             "/events": self._events,
+            "/metrics": self._metrics,
             "/status": self._status,
         }
 
@@ -166,53 +192,48 @@ class AdminPlane:
         if path in _PROBES:
             return _probe(self._daemon, request, path)
         if door.exposed:
-            self._check_token(request)
+            try:
+                check_token(request, self._daemon.config.admin.token)
+            except AdminError as refusal:
+                if path != "/" or not _wants_html(request):
+                    raise
+                # A browser has no token to send before it has a page that asks for one; the page
+                # itself holds nothing that anybody may not know.
+                return _page(refusal.status, refusal.headers)
         if path in self._reads:
             check_method(request, "GET", "HEAD")
             return await self._reads[path](request)
+        if path == "/faults":
+            return await self._faults(request)
         if path == "/reload":
-            await self._check_mutation(request)
+            self._check_mutation(request)
             return await self._reload()
         if path.startswith("/breakers/"):
             return await self._control(request, path)
+        if path.startswith("/v1/"):
+            return await self._agents.answer(request, path)
         raise AdminError(
             404,
             "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /events, /config; "
-            "POST /reload, /breakers/{key}/{verb}",
+            "no such call: GET /, /healthz, /readyz, /status, /metrics, /events, /config, /faults; "
+            "POST /reload, /faults, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
-    def _check_token(self, request: web.BaseRequest) -> None:
-        token = self._daemon.config.admin.token
-        if not bearer_matches(request.headers.get("Authorization"), token):
-            raise AdminError(
-                401,
-                "token_required",
-                "send the token of admin.token_file as `Authorization: Bearer …`",
-                headers={"WWW-Authenticate": 'Bearer realm="breaker-sidecar"'},
-            )
-
-    async def _check_mutation(self, request: web.BaseRequest) -> None:
+    def _check_mutation(self, request: web.BaseRequest) -> None:
         check_method(request, "POST")
         admin = self._daemon.config.admin
         if not admin.mutations:
             raise AdminError(403, "mutations_off", "admin.mutations is false: nothing changes here")
-        if request.headers.get("x-sidecar-admin", "").strip() != "1":
-            raise AdminError(
-                403,
-                "admin_header_required",
-                "calls that change something need the header `x-sidecar-admin: 1`",
-            )
-        if admin.token is not None:
-            self._check_token(request)
+        check_mutating(request, admin.token)
 
     async def _status(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(status(self._daemon, clock.monotonic(), clock.wall()))
 
+    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await _metrics(self._daemon, request)
+
     async def _page(self, _request: web.BaseRequest) -> web.StreamResponse:
-        document = status(self._daemon, clock.monotonic(), clock.wall())
-        body = page.render(document).encode("utf-8", "replace")
-        return answer(body, "text/html; charset=utf-8")
+        return _page()
 
     async def _config(self, _request: web.BaseRequest) -> web.StreamResponse:
         return json_answer(self._daemon.config.redacted())
@@ -236,6 +257,13 @@ class AdminPlane:
             },
         )
 
+    async def _faults(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method in ("GET", "HEAD"):
+            return faults.shown(self._daemon)
+        check_method(request, "GET", "HEAD", "POST")
+        self._check_mutation(request)
+        return faults.added(self._daemon, await read_body(request))
+
     async def _control(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         segments = path.split("/")
         if len(segments) != 4 or not segments[2]:
@@ -247,7 +275,7 @@ class AdminPlane:
             raise AdminError(
                 404, "unknown_verb", f"no such verb; there are {', '.join(sorted(_VERBS))}"
             )
-        await self._check_mutation(request)
+        self._check_mutation(request)
         orders = read_orders(await read_body(request))
         now = clock.monotonic()
         try:
@@ -266,13 +294,18 @@ class AdminPlane:
                 at=wall, key=snapshot.key, verb=word, duration=orders.seconds, reason=orders.reason
             )
         )
-        return json_answer(breaker_entry(snapshot, Times(now, wall)))
+        # Who reads the answer may pull the plug after it.
+        await self._daemon.settled()
+        times = Times(now, wall)
+        if snapshot.key in self._daemon.config.dependencies:
+            return json_answer(dependency_entry(self._daemon, snapshot, times))
+        return json_answer(breaker_entry(snapshot, times))
 
     def _unknown_key(self, why: str, now: float) -> NoReturn:
         daemon = self._daemon
         known = [
             snapshot.key
-            for name in daemon.config.providers
+            for name in (*daemon.config.providers, *daemon.config.dependencies)
             for snapshot in daemon.registry.snapshots(name, now)
         ]
         more = f" and {len(known) - _KNOWN_KEYS} more" if len(known) > _KNOWN_KEYS else ""
@@ -309,13 +342,34 @@ class AdminPlane:
         return response
 
 
+async def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:
+    """Everything that is measured, in the format that the caller prefers.
+
+    Read here, at one moment; written in a thread, since the text of many models is long.
+    """
+    openmetrics = exposition.wants_openmetrics(request.headers.get("Accept"))
+    reading = readings.read(daemon, clock.monotonic())
+    body = await asyncio.to_thread(exposition.render, reading, openmetrics=openmetrics)
+    return answer(body, exposition.OPENMETRICS if openmetrics else exposition.TEXT)
+
+
 _PROBES = frozenset({"/healthz", "/readyz"})
+_HTML = "text/html; charset=utf-8"
+
+
+def _page(status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> web.Response:
+    policy = {"Content-Security-Policy": page().policy}
+    return answer(page().body, _HTML, status=status, headers={**headers, **policy})
+
+
+def _wants_html(request: web.BaseRequest) -> bool:
+    return "text/html" in request.headers.get("Accept", "").lower()
 
 
 def _probe(daemon: DaemonView, request: web.BaseRequest, path: str) -> web.StreamResponse:
     """Liveness is this very answer; readiness asks only whether calls are accepted."""
     if path not in _PROBES:
-        raise AdminError(404, "not_found", "this listener has /healthz and /readyz only")
+        raise AdminError(404, "not_found", "this listener has /healthz, /readyz and /metrics only")
     check_method(request, "GET", "HEAD")
     if path == "/healthz":
         return json_answer({"status": "ok"})

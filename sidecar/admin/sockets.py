@@ -27,6 +27,8 @@ def open_sockets(listen: Listen) -> list[socket.socket]:
     Raises:
         OSError: if nothing can be bound, or one of both loopback addresses is taken.
     """
+    if listen.descriptor is not None:
+        return [_adopted(listen.descriptor)]
     if listen.kind == "unix":
         return [_unix(listen.path)]
     for attempt in range(_ATTEMPTS):
@@ -62,6 +64,13 @@ def server_tls(listen: Listen) -> ssl.SSLContext | None:
     context.load_cert_chain(*listen.tls)
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+def _adopted(descriptor: int) -> socket.socket:
+    """A socket that a service manager opened; it outlives this process and is only borrowed."""
+    sock = socket.socket(fileno=os.dup(descriptor))
+    sock.settimeout(0)
+    return sock
 
 
 def _tcp(hosts: tuple[str, ...], port: int) -> list[socket.socket]:

@@ -38,6 +38,13 @@ class SnapshotSource(Protocol):
         """The rate limits and spent budgets of a provider."""
 
 
+class PermitSource(Protocol):
+    """The part of the dependencies that is read here."""
+
+    def in_flight(self, name: str) -> int:
+        """Permits that wait for their reports."""
+
+
 class StatusSource(Protocol):
     """What the document is made of."""
 
@@ -48,6 +55,14 @@ class StatusSource(Protocol):
     @property
     def registry(self) -> SnapshotSource:
         """The breakers."""
+
+    @property
+    def dependencies(self) -> PermitSource:
+        """What the agent calls by itself."""
+
+    @property
+    def network_down(self) -> bool:
+        """Has this machine no way out?"""
 
     @property
     def tally(self) -> Tally:
@@ -112,9 +127,12 @@ def status(source: StatusSource, now: float, wall: float) -> dict[str, Any]:
             "error": source.config_error,
             "disabled": dict(config.disabled),
         },
-        "network": "up",
+        "network": "down" if source.network_down else "up",
         "providers": {name: provider_entry(source, name, times) for name in config.providers},
-        "dependencies": {},
+        "dependencies": {
+            name: dependency_entry(source, source.registry.snapshots(name, now)[0], times)
+            for name in config.dependencies
+        },
         "totals": msgspec.to_builtins(source.tally.totals),
     }
 
@@ -124,7 +142,7 @@ def provider_entry(source: StatusSource, name: str, times: Times) -> dict[str, A
     provider = source.config.providers[name]
     snapshots = source.registry.snapshots(name, times.now)
     gates = source.registry.gates(name)
-    tally = source.tally.provider(name)
+    tally = source.tally.named(name)
     return {
         "verdict": source.registry.provider_verdict(name, times.now).value,
         "upstream": shown_upstream(provider.upstream),
@@ -136,6 +154,19 @@ def provider_entry(source: StatusSource, name: str, times: Times) -> dict[str, A
         "quota": [quota_entry(quota, times) for quota in gates.quota_snapshots()],
         "errors": tally.errors(),
         "reclassified": tally.reclassifications(),
+    }
+
+
+def dependency_entry(source: StatusSource, snapshot: Snapshot, times: Times) -> dict[str, Any]:
+    """One dependency's part: its breaker's, and what only a dependency has."""
+    name = snapshot.key
+    dependency = source.config.dependencies[name]
+    return {
+        **breaker_entry(snapshot, times),
+        "source": dependency.source,
+        "system": dependency.system,
+        "in_flight": source.dependencies.in_flight(name),
+        "errors": source.tally.named(name).errors(),
     }
 
 

@@ -37,10 +37,10 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
-from pybreaker import CircuitBreaker, CircuitBreakerListener, CircuitBreakerState
-
+from sidecar.breaker.cell import CircuitBreaker, CircuitBreakerListener, CircuitBreakerState
 from sidecar.breaker.evidence import Evidence, words
 from sidecar.breaker.model import (
+    Cause,
     Kind,
     Mode,
     Outcome,
@@ -51,6 +51,7 @@ from sidecar.breaker.model import (
     State,
     Transition,
 )
+from sidecar.breaker.saved import FAR, Hold, SavedBreaker, SetMode, Wait
 from sidecar.envelope.model import Verdict
 
 CLOSED: Final = State.CLOSED
@@ -66,7 +67,9 @@ class Event(Enum):
     RECOVER = auto()  # enough probes succeeded, or an answer disproved that nothing answers
     RELAPSE = auto()  # a probe failed
     HOLD = auto()  # an operator holds it open
-    CLOSE = auto()  # an operator closes, resets or switches it off
+    CLOSE = (
+        auto()
+    )  # an operator closes, resets or switches it off; or its failures were not its own
 
 
 TABLE: Final[dict[State, dict[Event, State]]] = {
@@ -80,6 +83,15 @@ TABLE: Final[dict[State, dict[Event, State]]] = {
     },
 }
 """Every move there is; an event that a state does not list leaves it where it is."""
+
+CAUSES: Final = {
+    Event.ELAPSE: Cause.OPEN_TIME_OVER,
+    Event.RECOVER: Cause.PROBE_SUCCEEDED,
+    Event.RELAPSE: Cause.PROBE_FAILED,
+    Event.HOLD: Cause.BY_HAND,
+    Event.CLOSE: Cause.BY_HAND,
+}
+"""What each event is called outside; a rule that is met says which it is."""
 
 DECIDED: Final = (Verdict.SUCCESS, Verdict.FAILURE)
 
@@ -132,6 +144,7 @@ class Breaker(CircuitBreakerListener):
     """
 
     __slots__ = (
+        "_cause",
         "_due",
         "_epoch",
         "_evidence",
@@ -143,6 +156,7 @@ class Breaker(CircuitBreakerListener):
         "_mode",
         "_mode_override",
         "_on_transition",
+        "_open_seconds",
         "_open_until",
         "_opened_at",
         "_opens",
@@ -195,6 +209,8 @@ class Breaker(CircuitBreakerListener):
         self._leases: list[Permit] = []
         self._forced: Override | None = None
         self._mode_override: Override | None = None
+        self._cause = Cause.CONSECUTIVE_FAILURES
+        self._open_seconds = 0.0
         self._reason: str | None = None
         self._opens = 0
         self._opened_at: float | None = None
@@ -271,8 +287,9 @@ class Breaker(CircuitBreakerListener):
         if self._state is HALF_OPEN:
             self._judge_probe(outcome, now)
         elif self._forced is None and outcome.verdict in DECIDED:
-            reason = self._evidence.rule_met(now)
-            if reason is not None:
+            met = self._evidence.rule_met(now)
+            if met is not None:
+                self._cause, reason = met
                 self._open(Event.TRIP, reason, now)
 
     def _judge_probe(self, outcome: Outcome, now: float) -> None:
@@ -317,6 +334,8 @@ class Breaker(CircuitBreakerListener):
         if new is not None:
             self._epoch += 1
             self._leases.clear()
+            if old is OPEN:
+                self._open_seconds += max(at - self._since, 0.0)
             self._since = at
             if new is HALF_OPEN:
                 self._successes = 0
@@ -332,7 +351,7 @@ class Breaker(CircuitBreakerListener):
                 self.cell.close()
         self._schedule()
         if new is not None:
-            self._announce(old, reason, at)
+            self._announce(old, CAUSES.get(event, self._cause), reason, at)
 
     def state_change(
         self,
@@ -343,7 +362,7 @@ class Breaker(CircuitBreakerListener):
         """Follow the state that pybreaker holds; it alone writes ours."""
         self._state = State(new_state.name.replace("-", "_"))
 
-    def _announce(self, old: State, reason: str, at: float) -> None:
+    def _announce(self, old: State, cause: Cause, reason: str, at: float) -> None:
         known = self._state is OPEN and self._half_open_at < inf
         self._on_transition(
             Transition(
@@ -355,6 +374,7 @@ class Breaker(CircuitBreakerListener):
                 at=at,
                 enforced=self._mode is Mode.ENFORCE,
                 retry_after=self._half_open_at - at if known else None,
+                cause=cause,
             )
         )
 
@@ -443,6 +463,23 @@ class Breaker(CircuitBreakerListener):
         self._start_over(Event.CLOSE, _because("reset", reason), now)
         self._apply_mode(now)
 
+    def pardon(self, since: float, now: float, reason: str) -> None:
+        """Take back what connection failures did since a time: they were not the upstream's.
+
+        Nothing that an operator set is touched, and nothing that an answer or a timeout did.
+        """
+        self.tick(now)
+        counted = self._evidence.last_counted
+        if self._forced is not None or counted is None:
+            return
+        outcome, at = counted
+        if outcome.kind is not Kind.CONNECTION or at < since:
+            return
+        if self._state is CLOSED:
+            self._evidence.clear()
+        elif self._tripped_by is Kind.CONNECTION and (self._opened_at or now) >= since:
+            self._start_over(Event.CLOSE, reason, now)
+
     def configure(self, settings: Settings, now: float) -> None:
         """Take other thresholds; they apply from the next outcome, what was decided stands."""
         self.tick(now)
@@ -459,6 +496,54 @@ class Breaker(CircuitBreakerListener):
         if self._forced is None and (switched_off or stands_open):
             reason = None if override is None else override.reason
             self._start_over(Event.CLOSE, _because("switched off", reason), now)
+
+    # What outlives the process.
+
+    def saved(self, now: float, subject: str | None) -> SavedBreaker | None:
+        """What must outlive the process; None if nothing must."""
+        self.tick(now)
+        run, forced, override = self._evidence.run, self._forced, self._mode_override
+        wait = hold = mode = None
+        if self._state is OPEN and now < run.wait_until <= self._open_until:
+            hint = None if run.hint is None else min(run.hint, FAR)
+            wait = Wait(until=run.wait_until, hint=hint, kind=self._tripped_by, reason=self._reason)
+        if forced is not None:
+            hold = Hold(state=State(forced.value), until=forced.until, reason=forced.reason)
+        if override is not None:
+            mode = SetMode(mode=Mode(override.value), until=override.until, reason=override.reason)
+        if wait is None and hold is None and mode is None:
+            return None
+        return SavedBreaker(since=self._since, subject=subject, hold=hold, mode=mode, wait=wait)
+
+    def restore(self, saved: SavedBreaker, now: float) -> bool:
+        """Take up what an earlier process knew, as far as it still holds.
+
+        Returns:
+            Whether anything of it did.
+        """
+        wait, hold, mode = saved.wait, saved.hold, saved.mode
+        taken = False
+        if wait is not None and wait.until > now and self._mode is not Mode.OFF:
+            self._resume_wait(wait, now)
+            taken = True
+        if hold is not None and hold.state is not HALF_OPEN and _still(hold.until, now):
+            self.force(hold.state, now, hold.until, hold.reason)
+            taken = True
+        if taken:
+            self._since = min(saved.since, now)
+            if self._state is OPEN:
+                self._opened_at = self._since
+        if mode is not None and _still(mode.until, now):
+            self.set_mode(mode.mode, now, mode.until, mode.reason)
+            taken = True
+        return taken
+
+    def _resume_wait(self, wait: Wait, now: float) -> None:
+        until = min(wait.until, now + self._settings.retry_after_max)
+        self._evidence.run.remember(until, wait.hint)
+        self._open_until = until
+        self._tripped_by = wait.kind
+        self._move(Event.TRIP, wait.reason or "the upstream asked to wait", now)
 
     # What is shown.
 
@@ -513,6 +598,7 @@ class Breaker(CircuitBreakerListener):
             in_flight=self.in_flight,
             forced=self._forced,
             mode_override=self._mode_override,
+            open_seconds=self._open_seconds + (now - self._since if self._state is OPEN else 0.0),
         )
 
     def _why(self) -> str | None:
@@ -523,6 +609,10 @@ class Breaker(CircuitBreakerListener):
 
 def _over(override: Override, now: float) -> bool:
     return override.until is not None and override.until <= now
+
+
+def _still(until: float | None, now: float) -> bool:
+    return until is None or until > now
 
 
 def _because(what: str, reason: str | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.breaker.model import Kind, LastError, Outcome, Settings
+from sidecar.breaker.model import Cause, Kind, LastError, Outcome, Settings
 from sidecar.breaker.run import Run
 from sidecar.breaker.window import Window
 from sidecar.envelope.model import Verdict
@@ -53,8 +53,8 @@ class Evidence:
                 self.run.ask(outcome.retry_after, now, self._settings.retry_after_max)
                 self.last_counted = (outcome, now)
 
-    def rule_met(self, now: float) -> str | None:
-        """Why the breaker should open, in words; None if it should not.
+    def rule_met(self, now: float) -> tuple[Cause, str] | None:
+        """Which rule says that the breaker should open, and why in words; None if none does.
 
         Asked after a success too: it may complete the minimum of calls, and from then on the ratio
         holds.
@@ -63,14 +63,16 @@ class Evidence:
             return None
         settings, failures = self._settings, self.run.failures
         if 0 < settings.consecutive_failures <= failures:
-            return f"{failures} failures in a row, last: {words(self.last_counted[0])}"
+            told = f"{failures} failures in a row, last: {words(self.last_counted[0])}"
+            return Cause.CONSECUTIVE_FAILURES, told
         if settings.failure_ratio > 0:
             failed, decided = self.window.deciding(now)
             if failed and decided >= settings.minimum_calls:
                 share = failed / decided
                 if share >= settings.failure_ratio:
                     within = f"{failed} of {decided} calls failed within {settings.window:g} s"
-                    return f"{within}, last: {words(self.last_counted[0])}"
+                    told = f"{within}, last: {words(self.last_counted[0])}"
+                    return Cause.FAILURE_RATIO, told
         return None
 
     @property

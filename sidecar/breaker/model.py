@@ -65,6 +65,17 @@ class Kind(StrEnum):
     ANSWER = "answer"
 
 
+class Cause(StrEnum):
+    """Why a breaker moved, as one word of a closed list: what metrics count by."""
+
+    CONSECUTIVE_FAILURES = "consecutive_failures"
+    FAILURE_RATIO = "failure_ratio"
+    OPEN_TIME_OVER = "open_time_over"
+    PROBE_SUCCEEDED = "probe_succeeded"
+    PROBE_FAILED = "probe_failed"
+    BY_HAND = "by_hand"
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A breaker's thresholds as plain numbers; the defaults are those of `breakers.yaml`.
 
@@ -156,6 +167,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
         at: when; a change that time brought about carries the time at which it was due.
         enforced: False where the mode lets every call through all the same.
         retry_after: seconds until it turns half-open; None unless it opened for a known time.
+        cause: why, as one word.
     """
 
     key: str
@@ -166,6 +178,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     enforced: bool
     retry_after: float | None = None
+    cause: Cause = Cause.BY_HAND
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +267,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         in_flight: calls admitted and not yet settled.
         forced: the state an operator holds it in.
         mode_override: the mode an operator set.
+        open_seconds: how long it has been open in all, this time included.
     """
 
     key: str
@@ -275,6 +289,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     forced: Override | None
     mode_override: Override | None
+    open_seconds: float = 0.0
 
 
 class Reconfigured(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ the call goes on as if there were no breakers.
 from __future__ import annotations
 
 import random as random_numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sidecar.breaker.admission import Admission, Faults
 from sidecar.breaker.gates import Gates
@@ -24,6 +24,7 @@ from sidecar.breaker.model import (
     Verb,
 )
 from sidecar.breaker.provider import Provider
+from sidecar.breaker.saved import SavedProvider
 
 
 class Registry:
@@ -144,6 +145,33 @@ class Registry:
         else:
             breaker.set_mode(Mode(verb.value), now, until, reason)
         return breaker.snapshot(now)
+
+    def saved(self, now: float) -> dict[str, SavedProvider]:
+        """What must outlive the process, by provider; those with nothing to keep are left out."""
+        found = {name: provider.saved(now) for name, provider in self._providers.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def restore(self, saved: Mapping[str, SavedProvider], now: float) -> int:
+        """Take up what an earlier process knew of the providers that there still are.
+
+        Returns:
+            How many breakers took up something.
+        """
+        return sum(
+            self._providers[name].restore(one, now)
+            for name, one in saved.items()
+            if name in self._providers
+        )
+
+    def pardon(self, providers: Iterable[str], since: float, now: float, reason: str) -> None:
+        """Take back what failed connections of these providers did since a time (seconds)."""
+        for name in providers:
+            provider = self._providers.get(name)
+            try:
+                if provider is not None:
+                    provider.own.pardon(since, now, reason)
+            except Exception as error:  # noqa: BLE001  # the boundary: no fault costs a call
+                self._faults.count(error)
 
     def configure(self, providers: Mapping[str, ProviderSettings], now: float) -> Reconfigured:
         """Take another set of providers; state is kept where upstream and scope stayed the same.

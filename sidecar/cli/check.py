@@ -8,14 +8,21 @@ import os
 import msgspec
 
 from sidecar.cli import arguments as shared
-from sidecar.cli.errors import Exit, say
+from sidecar.cli.errors import CommandError, Exit, printable, say
 from sidecar.cli.settings import load
+from sidecar.config.resolved import Config
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     shared.add_config(parser)
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--explain",
+        metavar="NAME",
+        help="say in plain words what will happen to the calls of one provider or dependency",
+    )
+    what.add_argument(
         "--print",
         action="store_true",
         dest="show",
@@ -31,7 +38,31 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.show:
         print(msgspec.yaml.encode(config.redacted()).decode(), end="")
         return Exit.FINE
-    count, disabled = len(config.providers), len(config.disabled)
-    left_out = f", {disabled} disabled" if disabled else ""
-    print(f"{config.path}: fine, {count} provider{'' if count == 1 else 's'}{left_out}")
+    if arguments.explain is not None:
+        print(_explained(config, arguments.explain), end="")
+        return Exit.FINE
+    disabled, dependencies = len(config.disabled), len(config.dependencies)
+    parts = [_count(len(config.providers), "provider", "providers")]
+    if disabled:
+        parts.append(f"{disabled} disabled")
+    if dependencies:
+        parts.append(_count(dependencies, "dependency", "dependencies"))
+    print(f"{config.path}: fine, {', '.join(parts)}")
     return Exit.FINE
+
+
+def _explained(config: Config, name: str) -> str:
+    # What it says is seldom needed, and the proxy it speaks of takes time to load.
+    from sidecar.cli.explain import explain  # noqa: PLC0415
+
+    told = explain(config, name)
+    if told is None:
+        known = ", ".join(sorted([*config.providers, *config.dependencies]))
+        raise CommandError(
+            f"no provider or dependency is called {printable(name)}; there are: {known}", Exit.USAGE
+        )
+    return told
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,11 +1,12 @@
 """`classify`: what one recorded error is, by the same code that the daemon runs.
 
-For the answer that a log kept and nobody understood, and to try a rule before it is needed.
+For the failure that a log kept and nobody understood, and to try a rule before it is needed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -13,12 +14,7 @@ import msgspec
 
 from sidecar import clock
 from sidecar.cli.errors import CommandError, Exit, printable
-from sidecar.cli.recorded import Recorded, RecordedError, read
-from sidecar.config.suggest import nearest
-from sidecar.envelope import dialects
-from sidecar.envelope.http import classify
-from sidecar.envelope.model import Classified
-from sidecar.envelope.stream import classify_stream, is_stream
+from sidecar.envelope.recorded import RecordedError, classify, read
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,42 +38,27 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints envelope, verdict and rule as JSON."""
     try:
         recorded = read(_content(arguments.file), clock.wall())
+        found = classify(recorded, dialect=arguments.dialect)
     except RecordedError as error:
         name = "standard input" if arguments.file == "-" else arguments.file
-        raise CommandError(f"{name}: {error}", Exit.USAGE) from None
-    name = arguments.dialect or recorded.dialect or "auto"
-    if name not in dialects.NAMES:
-        raise CommandError(_no_dialect(name), Exit.USAGE)
-    found = _classify(recorded, name)
+        raise CommandError(f"{name}: {printable(str(error))}", Exit.USAGE) from None
     answer = {"envelope": found.envelope, "verdict": found.verdict, "rule": found.rule}
-    text = msgspec.json.format(msgspec.json.encode(answer), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+    sys.stdout.write(_indented(msgspec.to_builtins(answer)) + "\n")
     return Exit.FINE
 
 
-def _classify(recorded: Recorded, name: str) -> Classified:
-    seen, dialect = recorded.seen, dialects.get(name)
-    stream = recorded.stream
-    if stream is None:
-        stream = is_stream(seen.headers.get("content-type"), seen.body[:512])
-    if not stream or seen.status >= 400:
-        return classify(seen, dialect)
-    return classify_stream(seen, dialect)
+def _indented(document: object) -> str:
+    try:
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, as a cut text may end with: it stays escaped.
+        return json.dumps(document, indent=2)
 
 
-def _content(file: str) -> str:
+def _content(file: str) -> bytes:
     try:
         if file == "-":
-            return sys.stdin.read()
-        return Path(file).read_text(encoding="utf-8")
+            return sys.stdin.buffer.read()
+        return Path(file).read_bytes()
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}", Exit.USAGE) from None
-    except UnicodeDecodeError:
-        raise RecordedError("no UTF-8 text") from None
-
-
-def _no_dialect(name: str) -> str:
-    names = sorted(dialects.NAMES)
-    near = nearest(name, names)
-    hint = f"did you mean {near}? " if near else ""
-    return f"there is no dialect {printable(name[:80])!r}: {hint}It is one of {', '.join(names)}"

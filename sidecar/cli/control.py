@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "key",
         metavar="KEY",
-        help="the breaker: PROVIDER, PROVIDER/MODEL or PROVIDER/~ROUTE, as `status` shows it",
+        help="the breaker: PROVIDER, PROVIDER/MODEL, PROVIDER/~ROUTE or DEPENDENCY, as in `status`",
     )
     parser.add_argument(
         "--for",

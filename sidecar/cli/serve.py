@@ -23,6 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     shared.add_config(parser)
     shared.add_daemon(parser)
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="reload by itself when the configuration file changed; without it only a file that"
+        " is a symbolic link is watched, as ConfigMaps are",
+    )
     parser.add_argument("--supervised", type=int, metavar="FD", help=argparse.SUPPRESS)
 
 
@@ -37,6 +43,7 @@ def execute(arguments: argparse.Namespace) -> int:
         config=arguments.config,
         overrides=overrides_of(arguments, handover),
         unknown_keys=arguments.unknown_keys,
+        watch=arguments.watch,
     )
     return daemon.serve(options)
 

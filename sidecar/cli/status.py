@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from sidecar import clock
@@ -19,22 +16,12 @@ from sidecar.cli import arguments as shared
 from sidecar.cli.admin_client import AdminClient, UnreachableError, explain
 from sidecar.cli.errors import CommandError, Exit, printable, say
 from sidecar.cli.settings import client
+from sidecar.cli.status_lines import plain
+from sidecar.cli.status_picture import render
+from sidecar.cli.status_words import Document, Known, clock_time
 
-_COLOURS = {
-    "up": "green",
-    "closed": "green",
-    "degraded": "yellow",
-    "half_open": "yellow",
-    "down": "red",
-    "open": "red",
-}
-_QUIET_BREAKERS = 8
-"""How many closed breakers of one provider are listed; the others are only counted."""
-
-_PLAIN_WIDTH = 160
-"""Columns where there is no terminal that could say how many it has."""
-
-Document = Mapping[str, Any]
+_FRAME = 0.5
+"""Seconds between two drawings of `--watch`: what counts down is seen to."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,14 +47,24 @@ def execute(arguments: argparse.Namespace) -> int:
     """Shows it once or for as long as it is watched."""
     admin = client(arguments)
     if not arguments.watch:
-        document = _fetch(admin)
         if arguments.json:
+            document = _fetch(admin)
             print(json.dumps(document, indent=2))
+            return exit_code(document)
+        known = _ask(admin)
+        console = _console()
+        if console.is_terminal:
+            console.print(render(known, clock.wall()))
         else:
-            _console().print(render(document, clock.wall()))
-        return exit_code(document)
+            _print_plain(known)
+        return exit_code(known.status)
     try:
-        return _watch_lines(admin, arguments) if arguments.json else _watch(admin, arguments)
+        if arguments.json:
+            _watch_json(admin, arguments.interval)
+        console = _console()
+        if console.is_terminal:
+            _watch(console, admin, arguments.interval)
+        _watch_plain(admin, arguments.interval)
     except KeyboardInterrupt:
         return Exit.FINE
 
@@ -82,24 +79,6 @@ def exit_code(document: Document) -> int:
     return Exit.DEGRADED if any(e.get("state") != "closed" for e in entries) else Exit.FINE
 
 
-def render(document: Document, now: float) -> Group:
-    """The whole picture.
-
-    Args:
-        document: the document of `GET /status`.
-        now: seconds since the epoch, for "since" and "in".
-    """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("", "state", "in flight", "failures", "window", "since", "upstream or reason"):
-        right = title in ("in flight", "failures")
-        table.add_column(title, justify="right" if right else "left", overflow="fold")
-    for name, provider in document.get("providers", {}).items():
-        _add_provider(table, name, provider, now)
-    for name, entry in document.get("dependencies", {}).items():
-        _add_breaker(table, name, entry, now)
-    return Group(_headline(document, now), Text(), table, *_notes(document))
-
-
 def _fetch(admin: AdminClient) -> dict[str, Any]:
     status, document = admin.get("/status")
     if status != 200 or not isinstance(document, dict):
@@ -107,162 +86,72 @@ def _fetch(admin: AdminClient) -> dict[str, Any]:
     return document
 
 
+def _ask(admin: AdminClient) -> Known:
+    """Everything that is shown; only `/status` has to be there."""
+    return Known(
+        status=_fetch(admin),
+        config=_optional(admin, "/config"),
+        errors=tuple(_optional(admin, "/v1/failures?by=class,code&minutes").get("groups", ())),
+        failures=tuple(_optional(admin, "/v1/failures?after=0").get("failures", ())),
+    )
+
+
+def _optional(admin: AdminClient, path: str) -> dict[str, Any]:
+    status, document = admin.get(path)
+    return document if status == 200 and isinstance(document, dict) else {}
+
+
 def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+    return Console(highlight=False)
 
 
-def _watch(admin: AdminClient, arguments: argparse.Namespace) -> int:
-    console = _console()
-    with Live(console=console, auto_refresh=False) as live:
+def _print_plain(known: Known) -> None:
+    for line in plain(known, clock.wall()):
+        print(line, flush=True)
+
+
+def _watch(console: Console, admin: AdminClient, interval: float) -> NoReturn:
+    """Draws until Ctrl+C: asks each interval, counts down in between."""
+    known: Known | None = None
+    trouble: Text | None = None
+    asked = clock.monotonic() - interval
+    with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
-            try:
-                picture: Group | Text = render(_fetch(admin), clock.wall())
-            except UnreachableError as error:
-                picture = Text(str(error), style="red")
-            if console.is_terminal:
-                live.update(picture, refresh=True)
-            else:
-                console.print(picture)
-            time.sleep(arguments.interval)
+            if clock.monotonic() - asked >= interval:
+                asked = clock.monotonic()
+                try:
+                    known, trouble = _ask(admin), None
+                except UnreachableError as error:
+                    trouble = trouble or _trouble(error)
+            live.update(_frame(known, trouble), refresh=True)
+            time.sleep(min(_FRAME, interval))
 
 
-def _watch_lines(admin: AdminClient, arguments: argparse.Namespace) -> int:
+def _trouble(error: UnreachableError) -> Text:
+    since = clock_time(clock.wall())
+    return Text(printable(f"{error}; since {since}, what follows is older"), style="bold red")
+
+
+def _frame(known: Known | None, trouble: Text | None) -> Group:
+    parts: list[RenderableType] = [] if trouble is None else [trouble]
+    if known is not None:
+        parts.append(render(known, clock.wall()))
+    return Group(*parts)
+
+
+def _watch_plain(admin: AdminClient, interval: float) -> NoReturn:
+    while True:
+        try:
+            _print_plain(_ask(admin))
+        except UnreachableError as error:
+            say(str(error))
+        time.sleep(interval)
+
+
+def _watch_json(admin: AdminClient, interval: float) -> NoReturn:
     while True:
         try:
             print(json.dumps(_fetch(admin), separators=(",", ":")), flush=True)
         except UnreachableError as error:
             say(str(error))
-        time.sleep(arguments.interval)
-
-
-def _headline(document: Document, now: float) -> Text:
-    config, totals = document.get("config", {}), document.get("totals", {})
-    parts = [
-        f"breaker-sidecar {document.get('version', '?')}",
-        f"up {_ago(document.get('started_at'), now)}",
-        f"configuration {config.get('generation', '?')} ({config.get('hash', '?')})",
-        f"{totals.get('requests', 0):,} requests, {totals.get('answered_here', 0):,} answered here",
-    ]
-    if document.get("network", "up") != "up":
-        parts.append(f"network {document['network']}")
-    return _text(" · ".join(parts))
-
-
-def _notes(document: Document) -> list[Text]:
-    notes = []
-    error = document.get("config", {}).get("error")
-    if error:
-        notes.append(_text(f"the last reload was refused: {_line(error)}", "red"))
-    for name, provider in document.get("providers", {}).items():
-        reclassified = provider.get("reclassified") or {}
-        last = reclassified.get("last")
-        if last:
-            notes.append(
-                _text(
-                    f"{name}: {reclassified.get('total', 0):,} answers wore a status that is not"
-                    f" their own; the last: {last.get('status')} for"
-                    f" {last.get('class')} {last.get('code')}"
-                )
-            )
-    disabled = document.get("config", {}).get("disabled") or {}
-    if disabled:
-        notes.append(_text(f"disabled: {', '.join(disabled)}", "dim"))
-    return [Text(), *notes] if notes else []
-
-
-def _add_provider(table: Table, name: str, provider: Document, now: float) -> None:
-    verdict = str(provider.get("verdict", "?"))
-    shown = f"{verdict}{_mode(provider)}"
-    table.add_row(
-        _text(name, "bold"),
-        _text(shown, _COLOURS.get(verdict, "")),
-        _text(str(provider.get("in_flight", 0))),
-        Text(),
-        Text(),
-        Text(),
-        _text(str(provider.get("upstream", "")), "dim"),
-    )
-    breakers = provider.get("breakers", {})
-    loud = {key: entry for key, entry in breakers.items() if entry.get("state") != "closed"}
-    quiet = {key: entry for key, entry in breakers.items() if key not in loud}
-    listed = dict(list(quiet.items())[:_QUIET_BREAKERS])
-    for key, entry in (loud | listed).items():
-        shown = "(connection)" if key == name else key.removeprefix(f"{name}/")
-        _add_breaker(table, f"  {shown}", entry, now)
-    if len(quiet) > len(listed):
-        table.add_row(_text(f"  and {len(quiet) - len(listed)} more, closed", "dim"))
-
-
-def _add_breaker(table: Table, label: str, entry: Document, now: float) -> None:
-    state, window = str(entry.get("state", "?")), entry.get("window") or {}
-    counts = ", ".join(
-        f"{window[name]} {name}"
-        for name in ("success", "failure", "alive", "throttle", "neutral")
-        if window.get(name)
-    )
-    table.add_row(
-        _text(label),
-        _text(f"{state}{_mode(entry)}", _COLOURS.get(state, "")),
-        Text(),
-        _text(str(entry.get("consecutive_failures", 0))),
-        _text(counts),
-        _text(_ago(entry.get("since"), now)),
-        _text(_why(entry, now)),
-    )
-
-
-def _why(entry: Document, now: float) -> str:
-    parts = [_line(entry["reason"])] if entry.get("reason") else []
-    if entry.get("state") == "open":
-        wait = _seconds_until(entry.get("half_open_at"), now)
-        if wait is not None:
-            parts.append(f"asks again in {_span(wait)}")
-    error = entry.get("last_error")
-    if error and entry.get("state") != "closed":
-        if isinstance(error, dict):
-            error = error.get("code") or error.get("message")
-        parts.append(f"last: {_line(error)}")
-    return "; ".join(parts)
-
-
-def _mode(entry: Document) -> str:
-    mode = entry.get("mode", "enforce")
-    return "" if mode == "enforce" else f" ({mode})"
-
-
-def _line(value: object) -> str:
-    if isinstance(value, list):
-        value = "; ".join(str(part) for part in value)
-    return " ".join(str(value).split())[:200]
-
-
-def _text(value: str, style: str = "") -> Text:
-    return Text(printable(value), style=style)
-
-
-def _epoch(value: object) -> float | None:
-    """Seconds since the epoch from an RFC 3339 time or a number."""
-    if isinstance(value, int | float):
-        return float(value)
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
-        return None
-
-
-def _seconds_until(value: object, now: float) -> float | None:
-    at = _epoch(value) if value else None
-    return None if at is None else max(0.0, at - now)
-
-
-def _ago(value: object, now: float) -> str:
-    at = _epoch(value) if value else None
-    return "" if at is None else _span(max(0.0, now - at))
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+        time.sleep(interval)

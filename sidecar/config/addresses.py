@@ -39,6 +39,7 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
         port: 0 lets the kernel choose.
         path: of the Unix socket.
         tls: paths of certificate chain and key; None for plain HTTP.
+        descriptor: of a socket that listens there already, handed over by a service manager.
     """
 
     kind: Literal["tcp", "unix"] = "tcp"
@@ -46,6 +47,7 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     path: str = ""
     tls: tuple[str, str] | None = None
+    descriptor: int | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:

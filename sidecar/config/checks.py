@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
-from sidecar.config import addresses, files
+from sidecar.config import addresses, aws, files
 from sidecar.config.addresses import AddressError, Listen
 from sidecar.config.reader import Reader
-from sidecar.config.resolved import Provider
+from sidecar.config.resolved import Dependency, Provider
 from sidecar.config.schema import SetHeader
+from sidecar.config.suggest import nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -34,31 +36,33 @@ _FRAMING: Final = frozenset(
         "upgrade",
     }
 )
+_SIGNATURE: Final = frozenset(
+    {"authorization", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"}
+)
+_SIGN_HINTS: Final = {"service": "such as bedrock", "region": "such as us-east-1"}
 
 Plane = tuple[str, tuple[Listen, ...]]
 """The path of a `listen` key, and what it came to."""
 
 
 class Reporter:
-    """Where a provider's value stands, and whether it is worth a second look."""
+    """Where a value stands, of a provider or a dependency, and whether it needs a second look."""
 
-    def __init__(self, reader: Reader, name: str) -> None:
+    def __init__(self, reader: Reader, name: str, section: str = "providers") -> None:
         self.reader = reader
-        self.name = name
+        self.own = f"{section}.{name}"
 
     def place(self, *keys: str) -> str:
-        """The path of the value that decides: the provider's own, else that of `defaults`."""
-        for owner in (f"providers.{self.name}", "defaults"):
+        """The path of the value that decides: its own, else that of `defaults`."""
+        for owner in (self.own, "defaults"):
             for key in keys:
                 if f"{owner}.{key}" in self.reader.lines:
                     return f"{owner}.{key}"
-        return f"providers.{self.name}"
+        return self.own
 
     def sound(self, *keys: str) -> bool:
         """True if none of these keys has a problem yet."""
-        starts = tuple(
-            f"{owner}.{key}" for owner in (f"providers.{self.name}", "defaults") for key in keys
-        )
+        starts = tuple(f"{owner}.{key}" for owner in (self.own, "defaults") for key in keys)
         return not any(problem.path.startswith(starts) for problem in self.reader.problems)
 
     def problem(self, path: str, message: str, hint: str = "") -> None:
@@ -73,11 +77,11 @@ class Reporter:
         self.reader.warn(self.reader.lines.get(path), path, message, hint)
 
 
-def check_name(reader: Reader, name: str) -> bool:
-    """True if a provider may be called this."""
+def check_name(reader: Reader, name: str, section: str = "providers") -> bool:
+    """True if a provider, or what else the section holds, may be called this."""
     if _NAME.fullmatch(name):
         return True
-    path = f"providers.{name}"
+    path = f"{section}.{name}"
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63]
     hint = f'such as "{plain}"' if plain else ""
     line = reader.lines.get(path)
@@ -92,9 +96,36 @@ def check_provider(reader: Reader, provider: Provider) -> None:
     _check_tls(report, provider)
     _check_proxy(report, provider)
     _check_env(report, provider)
+    _check_sign(report, provider)
 
 
-def _check_breaker(report: Reporter, provider: Provider) -> None:
+def check_dependency(reader: Reader, dependency: Dependency) -> None:
+    """Everything about one dependency that takes more than one key."""
+    report = Reporter(reader, dependency.name, "dependencies")
+    _check_breaker(report, dependency)
+    if not report.sound("source"):
+        return
+    _check_vendor(report, dependency)
+    others = {"database": ("sdk",), "sdk": ("vendor", "driver")}
+    for key in others[dependency.source]:
+        if getattr(dependency, key) is not None:
+            message = f"has no effect: the source is {dependency.source}"
+            report.problem(report.place(key), message)
+
+
+def _check_vendor(report: Reporter, dependency: Dependency) -> None:
+    from sidecar.envelope.databases import READERS  # noqa: PLC0415 - only who names one needs it
+    from sidecar.envelope.databases.vendors import vendor_named  # noqa: PLC0415
+
+    if dependency.vendor is None or vendor_named(dependency.vendor) is not None:
+        return
+    near = nearest(dependency.vendor, READERS)
+    hint = f'did you mean "{near}"?' if near else f"known are {', '.join(sorted(READERS))}"
+    message = "no such database is known: its errors are told by the driver's classes alone"
+    report.warn(report.place("vendor"), message, hint)
+
+
+def _check_breaker(report: Reporter, provider: Provider | Dependency) -> None:
     breaker = provider.breaker
     both = ("breaker.consecutive_failures", "breaker.failure_ratio")
     off = breaker.consecutive_failures == 0 and breaker.failure_ratio == 0
@@ -153,6 +184,54 @@ def _check_env(report: Reporter, provider: Provider) -> None:
             where = report.place("upstream")
             message = f"ends with {path}, which {variable} adds too: calls would carry it twice"
             report.warn(where, message, "leave it out here")
+
+
+def _check_sign(report: Reporter, provider: Provider) -> None:
+    sign = provider.sign.aws
+    if sign is None or not report.sound("sign"):
+        return
+    path = report.place("sign.aws", "sign")
+    if not aws.is_installed():
+        report.problem(path, "signing for AWS needs botocore, which is not installed", aws.INSTALL)
+        return
+    for header in provider.set_headers:
+        if header.lower() in _SIGNATURE:
+            where = f"providers.{provider.name}.set_headers.{header}"
+            report.problem(where, "the signature (sign.aws) sets this header")
+    endpoint = aws.endpoint_of(provider.upstream)
+    if report.sound("upstream"):
+        for key, value in (("service", sign.service), ("region", sign.region)):
+            if value is None:
+                message = f'"{key}" is needed: the upstream\'s host does not tell it'
+                report.problem(path, message, _SIGN_HINTS[key])
+        if endpoint.region is not None and sign.region != endpoint.region:
+            message = f"the upstream's host says {endpoint.region}, which takes no other signature"
+            report.warn(f"{path}.region", message)
+    if sign.service is not None and sign.service.startswith("s3"):
+        report.problem(f"{path}.service", "S3 signs in a way of its own, which is not spoken here")
+    if sign.profile is not None:
+        try:
+            aws.check_profile(sign.profile)
+        except AddressError as error:
+            report.problem(f"{path}.profile", str(error))
+
+
+def check_state_file(reader: Reader, path: str | None) -> None:
+    """The state file replaces what stands in its place, so that must be nobody else's."""
+    if path is None:
+        return
+    line = reader.lines.get("state_file")
+    file = Path(path)
+    try:
+        taken = file.is_dir() or (file.exists() and file.samefile(reader.source))
+    except (OSError, ValueError):
+        taken = False
+    if taken:
+        message = "is a folder, or this very configuration: name a file of its own"
+        reader.problem(line, "state_file", message, "such as /var/lib/breaker-sidecar/state.json")
+    elif not file.parent.is_dir():
+        message = f"the folder {file.parent} does not exist, so nothing survives a restart"
+        reader.warn(line, "state_file", message, "make it, and let the daemon write there")
 
 
 def header_values(reader: Reader, name: str, headers: Mapping[str, SetHeader]) -> dict[str, str]:

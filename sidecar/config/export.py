@@ -17,7 +17,12 @@ from sidecar.config.kinds import write
 from sidecar.config.overrides import PREFIX, VARIABLES
 from sidecar.config.suggest import struct_fields, unwrap
 
-_SECTIONS: Final = (schema.Root, schema.ListenSection, schema.RuleSection)
+_SECTIONS: Final = (
+    schema.Root,
+    schema.ListenSection,
+    schema.RuleSection,
+    schema.FaultSection,
+)
 _VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
 _TEXT: Final = {"type": "string"}
 _LISTEN: Final = {"anyOf": [_TEXT, {"$ref": "#/$defs/ListenSection"}]}
@@ -26,8 +31,10 @@ _OWN_GRAMMAR: Final[dict[str, dict[str, Any]]] = {
     "size": {"type": ["integer", "string"], "pattern": rf"{units.SIZE_PATTERN}|\$\{{"},
     "listen": {"anyOf": [*_LISTEN["anyOf"], {"type": "array", "minItems": 1, "items": _LISTEN}]},
     "hosts": {"type": "array", "items": _TEXT},
+    "methods": {"type": "array", "items": {"type": "string", "pattern": "^[A-Z]{1,32}$"}},
     "env": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     "rules": {"type": "array", "items": {"$ref": "#/$defs/RuleSection"}},
+    "faults": {"type": "array", "items": {"$ref": "#/$defs/FaultSection"}},
     "when": {"type": "object", "minProperties": 1},
 }
 
@@ -51,7 +58,8 @@ def json_schema() -> dict[str, Any]:
                 shown["default"] = write(field.default, field.type)
             part["properties"][name] = shown
     names: dict[str, Any] = {"pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 63}
-    parts["Root"]["properties"]["providers"]["propertyNames"] = names
+    for section in ("providers", "dependencies"):
+        _mapping(parts["Root"]["properties"][section])["propertyNames"] = names
     used = {cls.__name__ for cls in _structs()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -59,6 +67,12 @@ def json_schema() -> dict[str, Any]:
         **{key: value for key, value in parts["Root"].items() if key != "title"},
         "$defs": {name: parts[name] for name in sorted(used - {"Root"})},
     }
+
+
+def _mapping(shown: dict[str, Any]) -> dict[str, Any]:
+    """The part of a property that describes its mapping, where null is allowed beside it."""
+    options: list[dict[str, Any]] = shown.get("anyOf", [shown])
+    return next(option for option in options if option.get("type") == "object")
 
 
 def _structs() -> Iterator[type[msgspec.Struct]]:
@@ -129,7 +143,11 @@ configuration.
 
 A reload (`SIGHUP`, or `POST /reload`) takes every other key for the next call and keeps what the
 breakers know; these count only after a restart, and a reload that finds them changed says so:
-`listen`, `admin.listen`, `probe.listen`, `log.format`: restart.
+`listen`, `admin.listen`, `probe.listen`, `log.format`, `state_file`: restart.
+
+A file that is a symbolic link, as in a mounted ConfigMap or Secret, is reloaded by itself when the
+link is swapped, and so is the configuration when a secret that it names is; with `serve --watch` a
+plain file is too.
 
 ## How values are written
 
@@ -202,6 +220,53 @@ them, so that `1302` and `"1302"` are one code; `contains` looks for a part of t
 holds for nothing, `null`, `""`, `[]` and `{}`, `missing` only where the path leads nowhere.
 """
 
+_FAULTS_NOTES: Final = """\
+For a test of how an agent recovers, without a change to the agent and without a provider that is
+ill. Nothing is injected unless it is asked for; see [faults](faults.md).
+"""
+
+_FAULT_NOTES: Final = """\
+A rule has a `class`, a `kind`, or both where the kind tells a class (`error_event`, `fake_200`,
+`wrong_length`). Of `nth`, `every` and `share` it has one at most; without, every call that it names
+has the fault.
+"""
+
+_DEPENDENCIES_NOTES: Final = """\
+What the agent calls by itself, a database or a service with an SDK of its own, has a breaker too:
+the agent asks for a permit (`POST /v1/dependencies/NAME/permit`), calls, and reports how it went
+(`POST /v1/dependencies/NAME/report`).
+
+```yaml
+dependencies:
+  orders-db: {source: database, vendor: postgresql}
+  payments: {source: sdk, sdk: stripe, breaker: {consecutive_failures: 3}}
+```
+
+`breaker` has the keys of a provider's but for two that are about HTTP: `repeat_window` and
+`fail_fast`.
+"""
+
+_SIGN_NOTES: Final = """\
+It takes the extra `aws` (`pip install 'breaker-sidecar[aws]'`). Credentials are found as botocore
+finds them, for the daemon and not for its callers: environment, shared files and their profiles
+(roles, SSO, web identity, processes), container and instance roles. They are looked up beside the
+calls, kept, and renewed before they end; shared files that change are read again. Where there are
+none, a call is answered `missing_credentials` (401).
+
+A caller may sign with any key, or not at all: `Authorization`, `X-Amz-Date`,
+`X-Amz-Security-Token`, `X-Amz-Content-Sha256`, `X-Amz-Region-Set`, and what a presigned query has
+of these, are replaced. Everything else passes as it came. The signature covers the body, so the
+body is held until it is whole: up to `limits.request_body`, or 32 MiB where that is `null`; more is
+`too_large` (413).
+
+```yaml
+providers:
+  bedrock:
+    upstream: https://bedrock-runtime.us-east-1.amazonaws.com
+    sign: {aws: {}}
+```
+"""
+
 _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("The file", schema.Root, ""),
     ("`listen` in its long form", schema.ListenSection, _LISTEN_NOTES),
@@ -210,6 +275,8 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`probe`", schema.ProbeSection, ""),
     ("`log`", schema.Log, ""),
     ("`drain`", schema.Drain, ""),
+    ("`faults`", schema.FaultsSection, _FAULTS_NOTES),
+    ("`faults.rules`", schema.FaultSection, _FAULT_NOTES),
     ("`defaults`, and under every provider", schema.Settings, ""),
     ("`timeouts`", schema.Timeouts, ""),
     ("`breaker`", schema.BreakerConfig, ""),
@@ -217,10 +284,14 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`shedding.sustained`", schema.Sustained, ""),
     ("`shedding.quota`", schema.Quota, ""),
     ("`limits`", schema.Limits, ""),
+    ("`retry`", schema.Retry, ""),
     ("`rules`", schema.RuleSection, _RULES_NOTES),
     ("`providers.NAME`", schema.ProviderSection, ""),
     ("`tls` of a provider", schema.ClientTls, ""),
     ("`set_headers.NAME`", schema.SetHeader, ""),
+    ("`dependencies.NAME`", schema.DependencySection, _DEPENDENCIES_NOTES),
+    ("`sign` of a provider", schema.Sign, ""),
+    ("`sign.aws`", schema.AwsSign, _SIGN_NOTES),
 )
 
 
@@ -286,13 +357,17 @@ def _takes(kind: inspect.Type) -> str:
 _NAMED: Final = {
     "listen": "addresses",
     "hosts": "a list of names",
+    "methods": "a list of methods",
     "upstream": "an address",
     "proxy": "`env` or a URL",
     "dialect": "a name",
     "env": "paths by variable",
     "file": "a path",
+    "name": "a name",
+    "vendor": "a name",
     "secret": "text",
     "rules": "a list of rules",
+    "faults": "a list of rules",
     "when": "conditions",
 }
 

@@ -16,6 +16,7 @@ from msgspec import inspect
 from sidecar.config import addresses, units
 from sidecar.config.addresses import AddressError, Listen
 from sidecar.config.document import Mapping, Node, Scalar, Sequence
+from sidecar.config.fault_rules import read_faults, write_fault
 from sidecar.config.operator_rules import read_rules, read_when, write_rule
 from sidecar.config.reader import NOTHING, KindReader, Reader, is_null
 from sidecar.config.schema import ListenSection
@@ -24,6 +25,8 @@ from sidecar.config.suggest import nearest, unwrap
 REDACTED: Final = "[redacted]"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_METHOD = re.compile(r"[A-Z]{1,32}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?")
 _RESERVED = re.compile(
     r"BREAKER_SIDECAR_.*|(?:HTTPS?|ALL|NO)_PROXY|PATH|HOME|LD_.*|PYTHON.*", re.IGNORECASE
@@ -132,6 +135,22 @@ def _hosts(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     return tuple(dict.fromkeys(found))
 
 
+def _methods(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
+    if not isinstance(node, Sequence):
+        return reader.problem(node.line, path, "a list of methods is needed", "[GET, PUT]")
+    found = []
+    for index, item in enumerate(node.items):
+        text = reader.text(item, f"{path}[{index}]", what="a method")
+        if text is NOTHING:
+            continue
+        if _METHOD.fullmatch(text):
+            found.append(text)
+        else:
+            hint = f"write {text.upper()}" if text.isalpha() and text.isascii() else ""
+            reader.problem(item.line, f"{path}[{index}]", "methods are capital letters", hint)
+    return tuple(dict.fromkeys(found))
+
+
 def _dialect(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     text = reader.text(node, path, what="a dialect")
     names = dialect_names()
@@ -180,6 +199,14 @@ def _secret(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     return reader.text(node, path)
 
 
+def _name(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
+    text = reader.text(node, path, what="a name")
+    if text is NOTHING or _PLAIN_NAME.fullmatch(text):
+        return text
+    hint = "letters, digits and . _ + -, up to 64 of them"
+    return reader.problem(node.line, path, "not a name", hint)
+
+
 def _rules(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
     return read_rules(reader, node, path)
 
@@ -197,11 +224,15 @@ READERS: Final[dict[str, KindReader]] = {
     "upstream": _upstream,
     "proxy": _proxy,
     "hosts": _hosts,
+    "methods": _methods,
     "dialect": _dialect,
     "env": _env,
+    "name": _name,
+    "vendor": _name,
     "secret": _secret,
     "file": _file,
     "rules": _rules,
+    "faults": read_faults,
     "when": _when,
 }
 
@@ -242,11 +273,13 @@ def _written(value: Any, kind: str) -> Any:
             return written[0] if len(written) == 1 else written
         case "rules":
             return [write_rule(rule) for rule in value]
+        case "faults":
+            return [write_fault(rule) for rule in value]
         case "secret":
             return REDACTED
         case "proxy":
             return _written_proxy(value)
-        case "hosts":
+        case "hosts" | "methods":
             return list(value)
         case "env":
             return dict(value)

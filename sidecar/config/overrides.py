@@ -30,6 +30,9 @@ VARIABLES: Final = {
 }
 """Which key a variable replaces, by its name behind BREAKER_SIDECAR_."""
 
+# What an agent's process beside the daemon reads (`sidecar.client`), often of one environment.
+_OF_CLIENTS = frozenset({"TOKEN", "TOKEN_FILE"})
+
 # Kubernetes adds these for a Service that is called breaker-sidecar.
 _OF_A_SERVICE = re.compile(r"(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
 
@@ -61,6 +64,8 @@ def apply_environment(reader: Reader, values: Values) -> None:
     for variable, value in reader.environ.items():
         name = variable.removeprefix(PREFIX)
         if not variable.startswith(PREFIX) or name == "CONFIG" or not value:
+            continue
+        if name in _OF_CLIENTS:
             continue
         if key := VARIABLES.get(name):
             # Inside `run` the admin address is given as the URL that clients use.

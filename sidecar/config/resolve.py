@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from sidecar.config import checks, files
+from sidecar.config import aws, checks, files
 from sidecar.config.addresses import AddressError, Listen, parse_upstream
 from sidecar.config.overrides import Overrides, apply_environment, apply_flags
 from sidecar.config.problems import ConfigError, Problem
 from sidecar.config.reader import NOTHING, Reader, Values
-from sidecar.config.resolved import Admin, Config, Provider
+from sidecar.config.resolved import Admin, Config, Dependency, Provider
 from sidecar.config.schema import Root, SetHeader
 from sidecar.config.suggest import struct_class, struct_fields, unwrap
 
@@ -39,6 +39,7 @@ class Resolver:
         apply_environment(self.reader, self.values)
         apply_flags(self.reader, self.values, self.overrides)
         providers = self._providers()
+        dependencies = self._dependencies()
         self._report_unset()
         admin = self._admin()
         probe = self.values.get("probe", {}).get("listen") or ()
@@ -47,6 +48,8 @@ class Resolver:
         checks.check_listeners(self.reader, planes)
         checks.check_together(self.reader, providers.values(), planes)
         self._check_reach(listen, admin)
+        state_file = self.values.get("state_file")
+        checks.check_state_file(self.reader, state_file)
         if self.reader.problems:
             raise ConfigError(self.reader.problems)
         config = Config(
@@ -57,7 +60,10 @@ class Resolver:
             probe_listen=probe,
             log=self._section("log"),
             drain=self._section("drain"),
+            state_file=state_file,
+            faults=self._section("faults"),
             providers=MappingProxyType(providers),
+            dependencies=MappingProxyType(dependencies),
             disabled=MappingProxyType(self.disabled),
             warnings=tuple(str(warning) for warning in self.reader.warnings),
         )
@@ -125,12 +131,55 @@ class Resolver:
             }
         )
         values["env"] = MappingProxyType(values.get("env", {}))
+        values["sign"] = _with_endpoint(values.get("sign", {}), values["upstream"])
         values["header_values"] = MappingProxyType(
             checks.header_values(self.reader, name, values["set_headers"])
         )
         provider: Provider = build(inspect.type_info(Provider), values)
         checks.check_provider(self.reader, provider)
         return provider
+
+    def _dependencies(self) -> dict[str, Dependency]:
+        given: Values = self.values.get("dependencies", {})
+        dependencies = {}
+        for name, own in given.items():
+            dependency = self._dependency(name, own)
+            if dependency is not None:
+                dependencies[name] = dependency
+        return dependencies
+
+    def _dependency(self, name: str, own: Any) -> Dependency | None:
+        path = f"dependencies.{name}"
+        reader = self.reader
+        if not checks.check_name(reader, name, "dependencies"):
+            return None
+        if name in self.values.get("providers", {}):
+            message = f"the name is taken, by providers.{name}"
+            reader.problem(reader.lines.get(path), path, message)
+            return None
+        if own is NOTHING:
+            if any(problem.path == path for problem in reader.problems):
+                return None
+            own = {}
+        known = any(problem.path == f"{path}.source" for problem in reader.problems)
+        unset = any(gap.path == f"{path}.source" for gap in reader.unset)
+        if "source" not in own and not known and not unset:
+            hint = "database or sdk"
+            reader.problem(reader.lines.get(path), f"{path}.source", "is missing", hint)
+            known = True
+        defaults = self.values.get("defaults", {})
+        shared = {key: defaults[key] for key in ("mode", "breaker") if key in defaults}
+        values = merge(shared, own)
+        if self.overrides.observe and values.get("mode", "enforce") == "enforce":
+            values["mode"] = "observe"
+        shedding = defaults.get("shedding", {})
+        if "retry_after_max" in shedding:
+            values["retry_after_max"] = shedding["retry_after_max"]
+        values["name"] = name
+        values.setdefault("source", "database")
+        dependency: Dependency = build(inspect.type_info(Dependency), values)
+        checks.check_dependency(reader, dependency)
+        return None if known or unset else dependency
 
     def _replace_upstream(self, name: str, own: Values) -> None:
         replacement = self.overrides.upstreams.get(name)
@@ -174,6 +223,15 @@ class Resolver:
             if not one.loopback:
                 message = f"{one} lets other machines call through this daemon"
                 self.reader.warn(line("listen"), "listen", message)
+
+
+def _with_endpoint(sign: Values, upstream: str) -> Values:
+    """What is signed with, and for what: the file's words, else those of the upstream's host."""
+    given = sign.get("aws")
+    if given is None:
+        return sign
+    said = {key: value for key, value in given.items() if value is not None}
+    return {**sign, "aws": {**aws.endpoint_of(upstream)._asdict(), **said}}
 
 
 def merge(base: Values, own: Values) -> Values:

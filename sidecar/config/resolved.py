@@ -15,7 +15,16 @@ from msgspec import inspect
 
 from sidecar.config.addresses import Listen
 from sidecar.config.kinds import write
-from sidecar.config.schema import AdminSection, Drain, Log, ProbeSection, ProviderSection, Root
+from sidecar.config.schema import (
+    AdminSection,
+    DependencySection,
+    Drain,
+    FaultsSection,
+    Log,
+    ProbeSection,
+    ProviderSection,
+    Root,
+)
 
 
 class Admin(AdminSection, frozen=True, kw_only=True):
@@ -52,6 +61,23 @@ class Provider(ProviderSection, frozen=True, kw_only=True):
         return f"Provider(name={self.name!r}, upstream={self.upstream!r})"
 
 
+class Dependency(DependencySection, frozen=True, kw_only=True):
+    """What the agent calls by itself, with everything that holds for it.
+
+    Attributes:
+        name: its name in the file, and its breaker's key.
+        retry_after_max: seconds up to which a hint is followed; that of `defaults`.
+    """
+
+    name: str
+    retry_after_max: float = 3600.0
+
+    @property
+    def system(self) -> str | None:
+        """The vendor of a database, or the SDK; None where the file names none."""
+        return self.vendor if self.source == "database" else self.sdk
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """A whole configuration. Never encode it as it stands: `redacted` is for showing.
 
@@ -64,7 +90,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         probe_listen: the addresses of the probe listener; empty for none.
         log: level and format.
         drain: seconds.
+        faults: what is injected into calls.
+        state_file: where what must survive a restart is kept; None for nowhere.
         providers: by name, in the order of the file; without those that are disabled.
+        dependencies: by name, in the order of the file.
         disabled: why a provider is disabled, by its name.
         warnings: what is legal and probably not meant, one line each.
     """
@@ -77,9 +106,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     log: Log
     drain: Drain
     providers: Mapping[str, Provider]
+    dependencies: Mapping[str, Dependency]
     disabled: Mapping[str, str]
     warnings: tuple[str, ...]
     hash: str = ""
+    state_file: str | None = None
+    faults: FaultsSection = FaultsSection()
 
     def fingerprint(self) -> str:
         """What `hash` holds.
@@ -96,6 +128,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """
         root = {field.name: field.type for field in _fields(Root)}
         provider = inspect.type_info(ProviderSection)
+        dependency = inspect.type_info(DependencySection)
         shown: dict[str, Any] = {
             "listen": write(self.listen, root["listen"]),
             "allowed_hosts": list(self.allowed_hosts),
@@ -105,7 +138,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             ),
             "log": write(self.log, root["log"]),
             "drain": write(self.drain, root["drain"]),
+            "state_file": self.state_file,
+            "faults": write(self.faults, root["faults"]),
             "providers": {name: write(one, provider) for name, one in self.providers.items()},
+            "dependencies": {
+                name: write(one, dependency) for name, one in self.dependencies.items()
+            },
         }
         if self.disabled:
             shown["x-disabled"] = dict(self.disabled)

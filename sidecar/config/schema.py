@@ -35,9 +35,11 @@ BufferSize = Annotated[int, Meta(ge=1024, le=64 * 1024**2), _kind("size")]
 Listeners = Annotated[tuple[Listen, ...], _kind("listen")]
 File = Annotated[str, _kind("file")]
 Secret = Annotated[str, _kind("secret")]
+SigningName = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}$")]
 
 Mode = Literal["enforce", "observe", "off"]
 Scope = Literal["model", "provider"]
+DependencySource = Literal["database", "sdk"]
 OnReclassified = Literal["correct", "annotate"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "text", "json"]
@@ -63,7 +65,11 @@ class AdminSection(Section, frozen=True, kw_only=True):
         ),
     ] = None
     mutations: Annotated[
-        bool, _about("Whether the admin plane may change anything; `false` makes it read-only.")
+        bool,
+        _about(
+            "Whether anybody may steer breakers and reload through the admin plane; permits and "
+            "reports of dependencies are the agent's own work and go on without."
+        ),
     ] = True
 
 
@@ -141,8 +147,8 @@ class Timeouts(Section, frozen=True, kw_only=True):
     ] = 300.0
 
 
-class BreakerConfig(Section, frozen=True, kw_only=True):
-    """When a breaker opens, and how it closes again."""
+class BreakerRules(Section, frozen=True, kw_only=True):
+    """When a breaker opens, and how it closes again, whatever it guards."""
 
     consecutive_failures: Annotated[
         int,
@@ -160,12 +166,6 @@ class BreakerConfig(Section, frozen=True, kw_only=True):
         Meta(ge=0, le=1),
         _about("Opens at this share of failures among the decided calls; 0 = rule off."),
     ] = 0.5
-    repeat_window: Annotated[
-        OptionalWait,
-        _about(
-            "The same request answered 5xx again within this time counts once for the run; 0 = off."
-        ),
-    ] = 30.0
     open_for: Annotated[
         Duration,
         _about("How long the breaker stays open at first; doubles with each failed probe."),
@@ -192,6 +192,17 @@ class BreakerConfig(Section, frozen=True, kw_only=True):
             "Good probes that close it; one suffices if connection failures or timeouts opened it."
         ),
     ] = 2
+
+
+class BreakerConfig(BreakerRules, frozen=True, kw_only=True):
+    """The breaker of an upstream that is called through the daemon."""
+
+    repeat_window: Annotated[
+        OptionalWait,
+        _about(
+            "The same request answered 5xx again within this time counts once for the run; 0 = off."
+        ),
+    ] = 30.0
     fail_fast: Annotated[
         bool, _about("Tell SDKs not to retry a refusal: `x-should-retry: false` on `breaker_open`.")
     ] = True
@@ -272,6 +283,14 @@ class Shedding(Section, frozen=True, kw_only=True):
 class Limits(Section, frozen=True, kw_only=True):
     """How much is accepted, and how much of it is looked at."""
 
+    in_flight: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        _about(
+            "Calls of one provider under way at a time. Further ones wait for a place, at most "
+            "`shedding.max_queue` of them and at most `shedding.max_wait` long; else `bulkhead`."
+        ),
+    ] = 1024
     request_body: Annotated[
         Size | None, _about("The largest request body that is forwarded; `null` = no limit.")
     ] = None
@@ -281,6 +300,39 @@ class Limits(Section, frozen=True, kw_only=True):
     model_scan: Annotated[
         BufferSize, _about("How much of a request is searched for the model's name.")
     ] = 1024 * 1024
+
+
+class Retry(Section, frozen=True, kw_only=True):
+    """Calls that the daemon repeats itself. Off, unless `attempts` is set."""
+
+    attempts: Annotated[
+        int,
+        Meta(ge=0, le=10),
+        _about(
+            "How often a call is repeated that failed as `transient` before its first byte; "
+            "0 = never. Clients that retry too multiply it."
+        ),
+    ] = 0
+    budget: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        _about(
+            "Repetitions as a share of the provider's calls of the last minute; a lone call may "
+            "use all its `attempts`. 0 = none."
+        ),
+    ] = 0.1
+    methods: Annotated[
+        tuple[str, ...],
+        _kind("methods"),
+        _about("Methods that may be repeated as they are."),
+    ] = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+    require_idempotency_key: Annotated[
+        bool,
+        _about(
+            "Other methods are repeated only with an `Idempotency-Key` of the caller's own; "
+            "`false` repeats them without, for an upstream where that does no harm."
+        ),
+    ] = True
 
 
 class ClientTls(Section, frozen=True, kw_only=True):
@@ -311,6 +363,39 @@ class SetHeader(Section, frozen=True, kw_only=True):
         return f"SetHeader(file={self.file!r}, value={'set' if self.value else None})"
 
 
+class AwsSign(Section, frozen=True, kw_only=True):
+    """Signatures of AWS (SigV4)."""
+
+    service: Annotated[
+        SigningName | None,
+        _about(
+            "The service in the signature, such as `bedrock`; needed unless the upstream's host "
+            "tells, as `bedrock-runtime.us-east-1.amazonaws.com` does."
+        ),
+    ] = None
+    region: Annotated[
+        SigningName | None, _about("The region in the signature; needed unless the host tells.")
+    ] = None
+    profile: Annotated[
+        str | None,
+        _about(
+            "The profile of AWS's shared files to take the credentials from; `null`: whatever "
+            "botocore's chain finds first."
+        ),
+    ] = None
+
+
+class Sign(Section, frozen=True, kw_only=True):
+    """Requests that the daemon signs itself."""
+
+    aws: Annotated[
+        AwsSign | None,
+        _about(
+            "Sign every request anew with AWS credentials; `{}` where the host tells everything."
+        ),
+    ] = None
+
+
 class Settings(Section, frozen=True, kw_only=True):
     """What holds for every provider and may be repeated under one."""
 
@@ -336,7 +421,8 @@ class Settings(Section, frozen=True, kw_only=True):
     shedding: Annotated[Shedding, _about("What a rate limit does, and how long a wait may be.")] = (
         Shedding()
     )
-    limits: Annotated[Limits, _about("Sizes.")] = Limits()
+    limits: Annotated[Limits, _about("How much at a time.")] = Limits()
+    retry: Annotated[Retry, _about("What the daemon repeats itself.")] = Retry()
     rules: Annotated[
         tuple[OperatorRule, ...],
         _kind("rules"),
@@ -385,6 +471,129 @@ class ProviderSection(Settings, frozen=True, kw_only=True):
         dict[str, SetHeader],
         _about("Headers that replace the caller's own on the way to the upstream."),
     ] = {}
+    sign: Annotated[Sign, _about("Requests that are signed here.")] = Sign()
+
+
+class DependencySection(Section, frozen=True, kw_only=True):
+    """What the agent calls by itself; it asks for a permit first and reports how it went."""
+
+    source: Annotated[
+        DependencySource,
+        _about("`database`: a driver raises its errors; `sdk`: a vendor's SDK does."),
+    ]
+    vendor: Annotated[
+        Annotated[str, _kind("vendor")] | None,
+        _about(
+            "Which database it is: `postgresql`, `mysql`, …; one number means different things in "
+            "different ones. `null` leaves it to the driver's classes."
+        ),
+    ] = None
+    driver: Annotated[
+        Annotated[str, _kind("name")] | None,
+        _about("Which driver: `psycopg`, `sqlalchemy+asyncpg`, …; a report may name another."),
+    ] = None
+    sdk: Annotated[
+        Annotated[str, _kind("name")] | None,
+        _about("Which SDK it is: `stripe`, `boto3-s3`, …; `null` leaves it to its classes."),
+    ] = None
+    mode: Annotated[
+        Mode,
+        _about(
+            "As under a provider; what is left out here and in `breaker` is that of `defaults`."
+        ),
+    ] = "enforce"
+    breaker: Annotated[BreakerRules, _about("When it opens, and how it closes.")] = BreakerRules()
+    lease: Annotated[
+        Duration,
+        _about(
+            "How long a permit waits for its report; after that it is over and counts as neutral."
+        ),
+    ] = 600.0
+
+
+Step = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+FaultKind = Literal[
+    "refuse", "reset", "delay", "hang", "dribble", "cut", "error_event", "fake_200", "wrong_length"
+]
+
+
+class FaultSection(Section, frozen=True, kw_only=True):
+    """One rule of `faults`: which calls, which of them, and what happens to them."""
+
+    name: Annotated[str | None, _about("Shown in `x-sidecar-fault`, the log and the record.")] = (
+        None
+    )
+    provider: Annotated[str | None, _about("Calls of this provider alone.")] = None
+    model: Annotated[str | None, _about("Calls of these models: `*` and `?` as in a shell.")] = None
+    method: Annotated[str | None, _about("Calls with this method.")] = None
+    path: Annotated[str | None, _about("Calls of these paths at the provider, likewise.")] = None
+    nth: Annotated[Step | None, _about("Only the nth call that the rule names.")] = None
+    every: Annotated[Step | None, _about("Every nth of them.")] = None
+    share: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        _about("This share of them, drawn from `faults.seed`: the same in every run."),
+    ] = None
+    times: Annotated[Step | None, _about("At most so many injections.")] = None
+    class_: Annotated[
+        Literal["validation", "authentication", "rate_limit", "transient", "permanent"] | None,
+        _about("The provider's own answer for this class of error."),
+    ] = msgspec.field(name="class", default=None)
+    kind: Annotated[
+        FaultKind | None,
+        _about(
+            "`refuse` the connection, `reset` it, `delay` the call, `hang` before the first byte, "
+            "`dribble` the answer, `cut` a stream after `events`, end it with an `error_event` "
+            "after them, `fake_200` an error in a success, `wrong_length` an answer that is "
+            "shorter than it says."
+        ),
+    ] = None
+    after: Annotated[
+        Duration | None,
+        _about("How long to wait before it; of `dribble`: between two pieces."),
+    ] = None
+    events: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)],
+        _about("How many events of a stream pass before `cut` or `error_event`."),
+    ] = 1
+    retry_after: Annotated[OptionalWait | None, _about("The wait that the answer asks for.")] = None
+    status: Annotated[
+        Annotated[int, Meta(ge=200, le=599)] | None, _about("In place of the provider's own.")
+    ] = None
+    code: Annotated[str | None, _about("In place of the provider's own.")] = None
+    message: Annotated[str | None, _about("In place of the provider's own.")] = None
+    breakers: Annotated[
+        bool, _about("Whether the real breakers hear of it; else it is neutral for them.")
+    ] = False
+
+
+class FaultsSection(Section, frozen=True, kw_only=True):
+    """Faults that are injected, to test how an agent recovers."""
+
+    allowed: Annotated[
+        bool,
+        _about(
+            "Whether calls may ask for a fault by `x-sidecar-fault`, and `POST /faults` may add "
+            "rules for a while."
+        ),
+    ] = False
+    seed: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31)], _about("From which shares are drawn.")
+    ] = 1
+    rules: Annotated[
+        tuple[FaultSection, ...],
+        _kind("faults"),
+        _about("What is injected: the first rule that wants a call has it."),
+    ] = ()
+
+
+class FaultOrder(Section, frozen=True, kw_only=True):
+    """The body of `POST /faults`."""
+
+    rules: Annotated[tuple[FaultSection, ...], _kind("faults"), _about("As in `faults`.")] = ()
+    for_: Annotated[Duration, _about("After which they are gone.")] = msgspec.field(
+        name="for", default=600.0
+    )
+    seed: Annotated[Annotated[int, Meta(ge=1, le=2**31)], _about("As in `faults`.")] = 1
 
 
 class Root(Section, frozen=True, kw_only=True):
@@ -407,12 +616,27 @@ class Root(Section, frozen=True, kw_only=True):
     probe: Annotated[ProbeSection, _about("The probe listener.")] = ProbeSection()
     log: Annotated[Log, _about("The log.")] = Log()
     drain: Annotated[Drain, _about("Stopping.")] = Drain()
+    state_file: Annotated[
+        File | None,
+        _about(
+            "A file for what must survive a restart: states and modes that were set by hand, and "
+            "waits that upstreams asked for; `null` = nothing survives. Nobody else may use it."
+        ),
+    ] = None
+    faults: Annotated[FaultsSection, _about("Faults to test an agent with.")] = FaultsSection()
     defaults: Annotated[Settings, _about("What holds for every provider.")] = Settings()
     providers: Annotated[
         dict[str, ProviderSection],
         Meta(min_length=1),
         _about("The upstreams by name; names match `[a-z0-9][a-z0-9-]*`."),
     ]
+    dependencies: Annotated[
+        dict[str, DependencySection],
+        _about(
+            "Databases and services that the agent calls by itself, by name; no name is a "
+            "provider's too."
+        ),
+    ] = {}
 
 
 class ListenTls(Section, frozen=True, kw_only=True):

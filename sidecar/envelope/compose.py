@@ -49,6 +49,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         wait: a documented wait in seconds.
         terminal: stronger than `X-Should-Retry`.
         settled: decided by the operator: nothing in the answer changes it.
+        bare: nothing was recognised; the status alone, or the mere fact of an error, decided.
     """
 
     class_: ErrorClass | None
@@ -61,6 +62,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None = None
     terminal: bool = False
     settled: bool = False
+    bare: bool = False
 
 
 def classified(
@@ -94,9 +96,8 @@ def classified(
             retryable=retryable,
             verdict=verdict,
         )
-    body = _shown_body(evidence.seen, redactor)
     code, raw_code = _codes(evidence, decision, redactor)
-    hint = wait_of(evidence, dialect, class_)
+    hint = wait_of(evidence, dialect, class_) if retryable else None
     wait = (hint[0] if hint else decision.wait) if retryable else None
     envelope = Envelope(
         class_=class_,
@@ -106,10 +107,14 @@ def classified(
         retryable=retryable,
         retry_after=wait,
         correlation_id=correlation_id,
-        raw=_raw(evidence, dialect, body, code, raw_code, hint, redactor),
     )
     return Classified(
-        envelope=envelope, verdict=verdict, rule=decision.rule, terminal=decision.terminal
+        envelope=envelope,
+        verdict=verdict,
+        rule=decision.rule,
+        terminal=decision.terminal,
+        look=Look(evidence, dialect, class_, code, raw_code, redactor),
+        request_id=_request_id(evidence, dialect, redactor),
     )
 
 
@@ -125,7 +130,7 @@ def without_secrets(classified: Classified, secrets: Secrets) -> Classified:
         message=one_line(envelope.message, redactor=redactor),
         raw=_hidden(envelope.raw, redactor),
     )
-    return msgspec.structs.replace(classified, envelope=hidden)
+    return classified.replaced(hidden)
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:
@@ -247,38 +252,65 @@ def _shown_body(seen: Seen, redactor: Redactor) -> str:
     return redactor.whole(body)[:RAW_BODY_LIMIT]
 
 
-def _raw(
-    evidence: Evidence,
-    dialect: Dialect,
-    body: str,
-    code: str,
-    raw_code: str | None,
-    hint: tuple[float, str] | None,
-    redactor: Redactor,
-) -> dict[str, Any]:
-    seen = evidence.seen
-    raw: dict[str, Any] = {
-        "status": seen.status,
-        "headers": redactor.headers(seen.headers),
-        "body": body,
-        "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
-    }
-    if raw_code is not None:
-        raw["code"] = redactor.text(redactor.literally(raw_code)[:200])
-    request_id = _request_id(evidence, dialect)
-    if request_id is not None:
-        raw["upstream_request_id"] = redactor.text(request_id)[:200]
-    asked = seen.headers.get("retry-after") or (hint[1] if hint else None)
-    if asked is not None:
-        raw["retry_after"] = redactor.text(asked)
-    if code in BUDGET_WORDS:
-        resets_in = dialect.resets_in(evidence)
-        if resets_in is not None:
-            raw["resets_in"] = resets_in
-    return raw
+class Look:
+    """What was seen of one error, made when somebody asks for it.
+
+    Attributes:
+        size: about how many bytes it will take.
+    """
+
+    __slots__ = ("_class", "_code", "_dialect", "_evidence", "_raw_code", "_redactor", "size")
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        dialect: Dialect,
+        class_: ErrorClass,
+        code: str,
+        raw_code: str | None,
+        redactor: Redactor,
+    ) -> None:
+        self._evidence = evidence
+        self._dialect = dialect
+        self._class = class_
+        self._code = code
+        self._raw_code = raw_code
+        self._redactor = redactor
+        self.size = 1024 + len(evidence.seen.body)
+
+    def __call__(self) -> dict[str, Any]:
+        """Status, headers and body, with the secrets out."""
+        evidence, dialect, redactor = self._evidence, self._dialect, self._redactor
+        seen = evidence.seen
+        raw: dict[str, Any] = {
+            "status": seen.status,
+            "headers": redactor.headers(seen.headers),
+            "body": _shown_body(seen, redactor),
+            "body_cut": seen.truncated or len(seen.body) > RAW_BODY_LIMIT,
+        }
+        if self._raw_code is not None:
+            raw["code"] = redactor.text(redactor.literally(self._raw_code)[:200])
+        request_id = _request_id(evidence, dialect, redactor)
+        if request_id is not None:
+            raw["upstream_request_id"] = request_id
+        asked = seen.headers.get("retry-after")
+        if asked is None and (hint := wait_of(evidence, dialect, self._class)):
+            asked = hint[1]
+        if asked is not None:
+            raw["retry_after"] = redactor.text(asked)
+        if self._code in BUDGET_WORDS:
+            resets_in = dialect.resets_in(evidence)
+            if resets_in is not None:
+                raw["resets_in"] = resets_in
+        return raw
 
 
-def _request_id(evidence: Evidence, dialect: Dialect) -> str | None:
+def _request_id(evidence: Evidence, dialect: Dialect, redactor: Redactor) -> str | None:
+    found = _told_id(evidence, dialect)
+    return None if found is None else redactor.text(found)[:200]
+
+
+def _told_id(evidence: Evidence, dialect: Dialect) -> str | None:
     for name in dialect.request_id_headers:
         value = evidence.headers.get(name)
         if value:

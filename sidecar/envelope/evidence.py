@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html import unescape
 from http import HTTPStatus
 from typing import Any
@@ -37,6 +38,12 @@ _HTTP_WORDS = frozenset(
 )
 _CODE_IN_ERROR = re.compile(
     r"[a-z][a-z0-9]*(?:[_.][a-z0-9]+)+|[A-Z][A-Z0-9_]{2,}|(?:[A-Z]+[a-z0-9]+){2,}"
+)
+_STATED_IN_GRAPHQL = (
+    "extensions.http.status",
+    "extensions.statusCode",
+    "extensions.status_code",
+    "extensions.status",
 )
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _HEADING = re.compile(r"<h1[^>]*>(.*?)</h1", re.IGNORECASE | re.DOTALL)
@@ -83,7 +90,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The message in lower case, for rules that have nothing but a phrase."""
-        return self.message.lower()
+        return _lower(self.message)
+
+
+# Several rules ask for the same text in turn.
+_lower = lru_cache(maxsize=8)(str.lower)
 
 
 def read(
@@ -107,14 +118,17 @@ def read(
     words: dict[str, str] = {}
     candidates: list[str] = []
     problem = is_problem(seen)
-    for place in (*code_places, *word_places):
-        word = as_word(at(error, place))
-        if problem and place == "type":
-            continue
-        if word is not None and normal(word) not in _EMPTY_WORDS:
+    for places, are_codes in ((code_places, True), (word_places, False)):
+        for place in places:
+            word = as_word(at(error, place))
+            if word is None or (problem and place == "type"):
+                continue
+            spelling = normal(word)
+            if spelling in _EMPTY_WORDS:
+                continue
             if status_like(word) is None:
-                words.setdefault(normal(word), word)
-            if place in code_places:
+                words.setdefault(spelling, word)
+            if are_codes:
                 candidates.append(word)
     spoken = as_word(error.get("word"))
     if spoken and _is_code(spoken):
@@ -160,21 +174,35 @@ def _choose(candidates: list[str]) -> str | None:
 
 def _status_of(error: dict[str, Any], around: dict[str, Any], seen: Seen) -> int:
     if seen.status >= 400 and not is_problem(seen):
-        return seen.status
+        return _more_precise(seen.status, error, around)
     places = (
-        (error, ("status_code", "statusCode", "status", "code", "http_code")),
+        (error, ("status_code", "statusCode", "status", "code", "http_code", "http_status_code")),
         (around, ("status_code", "statusCode", "status")),
+        (error, _STATED_IN_GRAPHQL),
     )
     for source, names in places:
         for name in names:
-            stated = status_like(as_word(source.get(name)) or "")
+            stated = status_like(as_word(at(source, name)) or "")
             if stated is not None and stated >= 400:
                 return stated
     return seen.status
 
 
+def _more_precise(status: int, error: dict[str, Any], around: dict[str, Any]) -> int:
+    """The client's fault that a body states by number under a 400, which says no more than that."""
+    if status != 400:
+        return status
+    for value in (around.get("statusCode"), *(at(error, name) for name in _STATED_IN_GRAPHQL)):
+        stated = status_like(as_word(value) or "") or 0
+        if 400 < stated < 500:
+            return stated
+    return status
+
+
 def _with_quoted(headers: Headers, error: dict[str, Any], around: dict[str, Any]) -> Headers:
     """Headers that a gateway quotes inside the body count where the answer has none of its own."""
+    if "metadata" not in error and "headers" not in around:
+        return headers
     quoted: list[tuple[str, str]] = []
     for source in (at(error, "metadata.headers"), around.get("headers")):
         if isinstance(source, dict):
@@ -199,6 +227,23 @@ def read_text(seen: Seen) -> Evidence:
     )
 
 
+def with_header_code(evidence: Evidence, code: str) -> Evidence:
+    """Add the code that a header names; one in the body is the more specific one.
+
+    Args:
+        evidence: what the body says.
+        code: the header's; empty for none.
+    """
+    if not code:
+        return evidence
+    own = evidence.code
+    return msgspec.structs.replace(
+        evidence,
+        words={**evidence.words, normal(code): evidence.words.get(normal(code), code)},
+        code=code if own is None or is_prose(own) or status_like(own) is not None else own,
+    )
+
+
 def inner_errors(evidence: Evidence) -> Iterator[Any]:
     """What gateways wrapped into a message, decoded; the outermost first, three deep at most."""
     raw = at(evidence.error, "metadata.raw")
@@ -217,9 +262,9 @@ _CHALLENGE = re.compile(r'([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', r
 
 def with_challenge(evidence: Evidence) -> Evidence:
     """Add what `WWW-Authenticate` says (RFC 6750); a code in the body is the more specific one."""
-    lines = evidence.headers.get_all("www-authenticate")
-    if not lines:
+    if "www-authenticate" not in evidence.headers:
         return evidence
+    lines = evidence.headers.get_all("www-authenticate")
     challenge: dict[str, str] = {}
     for name, quoted, bare in _CHALLENGE.findall(", ".join(lines)):
         challenge.setdefault(name.lower(), quoted or bare)

@@ -60,9 +60,11 @@ def normal(word: str) -> str:
 
 
 def at(value: Any, path: str) -> Any:
-    """The member at a dotted path of objects, or None."""
+    """The member at a dotted path of objects, or None; a name may hold a dot itself."""
+    if isinstance(value, dict) and path in value:
+        return value[path]
     if "." not in path:
-        return value.get(path) if isinstance(value, dict) else None
+        return None
     for name in path.split("."):
         if not isinstance(value, dict):
             return None
@@ -79,10 +81,23 @@ def as_number_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+_MESSAGES = (
+    "message", "error_description", "detail", "msg", "title", "description", "Message",
+    "error_message", "errorMessage", "error_msg", "errmsg", "err_msg", "err", "error_summary",
+    "reason", "info",
+)  # fmt: skip
+
+
+# Where reports on single fields stand; `invalid-params` is the example of RFC 9457.
+_REPORTS = (
+    "errors", "fieldErrors", "field_errors", "errorMessages", "details", "invalid-params",
+    "invalid_params", "invalidParams", "violations",
+)  # fmt: skip
+
+
 def message_of(error: dict[str, Any]) -> str:
     """What an error object tells a person, from the members in which sources say it."""
-    for name in ("message", "error_description", "detail", "msg", "title", "description", "Message",
-                 "errorMessage", "reason"):  # fmt: skip
+    for name in _MESSAGES:
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             report = _report(error)
@@ -96,38 +111,65 @@ def message_of(error: dict[str, Any]) -> str:
 def _report(error: dict[str, Any]) -> str:
     """The fields at fault in one line, where a source names them beside its message.
 
-    Only the form of an object from names to complaints: of a list the first item is the error.
+    An object from names to complaints, a list of sentences, or a list of details.
     """
-    for name in ("errors", "fieldErrors", "field_errors", "errorMessages", "details"):
+    for name in _REPORTS:
         value = error.get(name)
-        if isinstance(value, list) and name == "errorMessages":
-            value = {"": value}
-        if not isinstance(value, dict):
+        if not value:
             continue
-        lines = []
-        for field, told in value.items():
-            items = map(_complaint, told if isinstance(told, list) else [told])
-            said = ", ".join(item for item in items if item)
-            if said:
-                lines.append(f"{field}: {said}" if field and field not in said else said)
-        if lines:
-            return "; ".join(lines)
+        if isinstance(value, list):
+            # Of objects under `errors` the first is the error itself.
+            value = {"": _sentences(value) if name == "errors" else value}
+        report = _complaints(value)
+        if report:
+            return report
     return ""
+
+
+def _complaints(value: Any) -> str:
+    """An object from names to complaints in one line; empty if it is none."""
+    lines = []
+    for field, told in value.items() if isinstance(value, dict) else ():
+        items = map(_complaint, told if isinstance(told, list) else [told])
+        said = ", ".join(item for item in items if item)
+        if said:
+            lines.append(f"{field}: {said}" if field and field not in said else said)
+    return "; ".join(lines)
+
+
+def _sentences(items: list[Any]) -> list[str]:
+    return [item for item in items if isinstance(item, str)]
 
 
 def _complaint(item: Any) -> str:
     """One complaint about a field: a sentence, or an object with one."""
-    if isinstance(item, dict):
-        item = item.get("message") or item.get("description")
-    return item if isinstance(item, str) else ""
+    if not isinstance(item, dict):
+        return item if isinstance(item, str) else ""
+    told, where = item.get("message") or item.get("description"), param_of(item)
+    if told is None and (where or "name" in item):
+        # Without a field these are the details of something else.
+        where = where or as_word(item["name"])
+        told = next((item[name] for name in ("reason", "issue", "detail") if name in item), None)
+    if not isinstance(told, str):
+        return ""
+    return f"{where}: {told}" if where and where not in told else told
+
+
+_BLAMED = (
+    "param", "field", "pointer", "parameter", "loc", "path", "propertyPath", "source.pointer",
+    "source.parameter", "fields",
+)  # fmt: skip
 
 
 def param_of(error: dict[str, Any]) -> str | None:
     """The field or value at fault, as a source names it beside its message; None if it does not."""
-    for name in ("param", "field", "pointer", "parameter", "loc", "path"):
-        value = error.get(name)
+    for name in _BLAMED:
+        value = at(error, name)
+        if value is None:
+            continue
         if isinstance(value, list) and value and all(isinstance(part, str | int) for part in value):
-            return ".".join(str(part) for part in value)
+            # Names of several fields, or the way to one.
+            return (", " if name == "fields" else ".").join(str(part) for part in value)
         if not isinstance(value, str) or value.strip() in {"", "None", "null"}:
             # Some gateways print the nothing of their language.
             continue
@@ -146,4 +188,7 @@ def _told(value: Any) -> str:
         elif isinstance(item, dict) and isinstance(item.get("msg"), str):
             where = param_of(item)
             lines.append(f"{where}: {item['msg']}" if where else item["msg"])
-    return "; ".join(lines) or msgspec.json.encode(value).decode()
+    try:
+        return "; ".join(lines) or _complaints(value) or msgspec.json.encode(value).decode()
+    except RecursionError:
+        return ""

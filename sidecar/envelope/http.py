@@ -308,7 +308,7 @@ def _is_a_rate(evidence: Evidence, decision: Decision, dialect: Dialect) -> bool
 
 def _unknown(evidence: Evidence, dialect: Dialect) -> Decision:
     if evidence.weak:
-        return Decision(class_=None, code=None, rule="weak evidence and no rule")
+        return Decision(class_=None, code=None, rule="weak evidence and no rule", bare=True)
     if evidence.status >= 400:
         return by_status(evidence, sells_requests=dialect.sells_requests)
     class_ = ErrorClass.TRANSIENT if evidence.stream else dialect.unknown_in_success
@@ -317,6 +317,7 @@ def _unknown(evidence: Evidence, dialect: Dialect) -> Decision:
         code="stream_error" if evidence.stream and evidence.code is None else None,
         rule="an error inside a success that says nothing else",
         raw_code=evidence.code,
+        bare=True,
     )
 
 
@@ -333,4 +334,5 @@ def by_status(evidence: Evidence, *, sells_requests: bool = False) -> Decision:
         class_=table.class_of(evidence.status),
         code="quota_exhausted" if spent else None,
         rule=f"status {evidence.status}: the HTTP table",
+        bare=True,
     )

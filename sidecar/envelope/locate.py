@@ -7,7 +7,7 @@ resource that failed is a good answer about a failure: neither is an error of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ _ERROR_MEMBERS = frozenset(
         "success", "ok", "path", "statuscode", "status_code", "param", "user_id", "result", "data",
         "messages", "headers", "hint", "help", "error_type", "reason", "sequence_number",
         "retry_after", "docs", "documentation_url", "envelope", "signin_url", "interval",
+        "extensions",
     }
 )  # fmt: skip
 
@@ -50,31 +51,42 @@ def find_error(
         The error, or None: there is none, or it is data of a resource.
     """
     if isinstance(body, list):
-        if len(body) != 1 and not (failed and body):
-            return None
-        return find_error(body[0], failed=failed, answers=False)
+        first = body[0] if len(body) == 1 or (failed and body) else None
+        return None if isinstance(first, list) else find_error(first, failed=failed, answers=False)
     if not isinstance(body, dict):
         return Found({"message": body}, {}) if failed and isinstance(body, str) else None
-    lone = all(name.lower() in _ERROR_MEMBERS for name in body) and not (
-        body.get("data") or body.get("result")
-    )
+    lone = stands_alone(body)
     error = body.get("error")
     if is_truthy_error(error) and (failed or answers or lone):
         if isinstance(error, dict):
             return Found(_unwrapped(error), body)
         if isinstance(error, list):
-            first = error[0]
-            return Found(first if isinstance(first, dict) else {"message": str(first)}, body)
+            return Found(as_object(error[0]), body)
         if error is not True:
             return Found(_spoken(str(error), body), body)
-    return _find_flat(body, failed=failed, lone=lone) or (
-        _find_choice(body, failing) if answers else None
+    found = _find_flat(body, failed=failed, lone=lone)
+    if found is None and answers:
+        return _find_choice(body, failing) or _find_failed(body)
+    return found
+
+
+def stands_alone(body: dict[str, Any]) -> bool:
+    """Whether an `error` in this object is one: beside an `id` it is the state of a resource."""
+    return all(name.lower() in _ERROR_MEMBERS for name in body) and not (
+        has_data(body.get("data") or None) or body.get("result")
     )
 
 
 def is_problem(seen: Seen) -> bool:
     """Whether the answer calls itself a problem document (RFC 9457)."""
     return "problem+json" in (seen.headers.get("content-type") or "").lower()
+
+
+def as_object(item: Any) -> dict[str, Any]:
+    """An item of a list of errors: an object, or a sentence or number by itself."""
+    if isinstance(item, dict):
+        return item
+    return {"message": item if isinstance(item, str) else as_word(item) or ""}
 
 
 def _unwrapped(error: dict[str, Any]) -> dict[str, Any]:
@@ -106,25 +118,62 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
         return Found(body, body)
     errors = body.get("errors")
     refused = body.get("success") is False or body.get("ok") is False
-    if isinstance(errors, list) and errors and (failed or refused or lone) and not body.get("data"):
-        first = errors[0] if isinstance(errors[0], dict) else {"message": str(errors[0])}
-        return Found(_unwrapped(first), body)
+    if isinstance(errors, list) and errors and not has_data(body.get("data") or None):
+        first = as_object(errors[0])
+        if failed or refused or lone or is_graphql(first):
+            return Found(_unwrapped(first), body)
     if failed:
         detail = body.get("detail")
         if isinstance(detail, dict) and not (body.get("code") or body.get("message")):
-            return find_error(detail, failed=True, answers=False)
+            inmost = isinstance(detail.get("detail"), dict)
+            return Found(detail, body) if inmost else find_error(detail, failed=True, answers=False)
+        status = body.get("status")
+        told = status.get("error") if isinstance(status, dict) else None
+        if isinstance(told, str) and told:
+            return Found(_spoken(told, body), body)
         return Found(body, body) if body else None
     if refused and lone:
         return Found(body, body)
+    return _find_stated(body)
+
+
+def _find_stated(body: dict[str, Any]) -> Found | None:
+    """The whole body of a 2xx, where it calls itself an error by its status and a sentence."""
     status = body.get("status")
     if status == "error" and isinstance(body.get("message"), str):
         return Found({name: value for name, value in body.items() if name != "status"}, body)
     stated = as_word(body.get("statusCode") or body.get("status_code") or status) or ""
-    if (status_like(stated) or 0) >= 400 and ("title" in body or "message" in body):
+    if (status_like(stated) or 0) >= 400 and body.keys() & {"title", "message", "error_message"}:
         return Found(body, body)
+    told = body.get("error_message")
+    if isinstance(told, str) and told and isinstance(status, str):
+        rest = (value for name, value in body.items() if name not in {"status", "error_message"})
+        # Beside anything else it would be the state of a resource.
+        return None if any(rest) else Found({**body, "code": status}, body, weak=True)
     if set(body) == {"detail"} and isinstance(body["detail"], str):
         return Found(body, body, weak=True)
     return None
+
+
+def is_graphql(error: dict[str, Any]) -> bool:
+    """Whether an item of `errors` has the members that GraphQL gives to it."""
+    return isinstance(error.get("extensions"), dict) or isinstance(error.get("locations"), list)
+
+
+def has_data(value: Any) -> bool:
+    """Whether a `data` member holds anything: where a field failed, GraphQL leaves null."""
+    return any(leaf is not None for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What objects hold that is none itself; as deep as anybody nests them."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            waiting.extend(here.values())
+        else:
+            yield here
 
 
 def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | None:
@@ -141,10 +190,13 @@ def _find_choice(body: dict[str, Any], failing: Mapping[str, str]) -> Found | No
     return Found({"code": code, "message": f"the answer ended with the reason {reason}"}, body)
 
 
+def _find_failed(body: dict[str, Any]) -> Found | None:
+    """A response of OpenAI's that failed and does not say why."""
+    if body.get("object") != "response" or body.get("status") != "failed":
+        return None
+    return Found({"message": "the response has the status failed"}, body)
+
+
 def is_truthy_error(value: Any) -> bool:
     """Whether an `error` member says that there is one: null, empty and all-null are none."""
-    if isinstance(value, dict):
-        return any(is_truthy_error(member) for member in value.values())
-    if isinstance(value, str):
-        return bool(value.strip())
-    return bool(value)
+    return any(leaf.strip() if isinstance(leaf, str) else leaf for leaf in _leaves(value))

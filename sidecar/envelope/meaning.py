@@ -15,8 +15,10 @@ from sidecar.envelope.compose import RAW_BODY_LIMIT, clean_code, one_line
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.raised import DEEPEST, Raised
+from sidecar.envelope.redact import HIDDEN, is_secret_name
 
 _MOST_TEXT = 4096
+_MOST_CODE = 512
 _MOST_MEMBERS = 64
 
 
@@ -64,7 +66,8 @@ def classified(
         more: further members of `raw`, such as `upstream_request_id`.
     """
     redactor = Redactor(())
-    own = meaning.code or code or raised.name
+    code = None if code is None else code[:_MOST_CODE]
+    own = meaning.code or code or raised.name[:_MOST_CODE]
     wait = meaning.wait
     if not meaning.retryable or wait is None or not isfinite(wait) or wait < 0:
         wait = None
@@ -134,7 +137,15 @@ def _plain(value: Any, redactor: Redactor, deep: int = 4) -> Any:
         return value if isfinite(value) else str(value)
     if deep and isinstance(value, dict):
         members = list(value.items())[:_MOST_MEMBERS]
-        return {str(name)[:128]: _plain(held, redactor, deep - 1) for name, held in members}
+        return {str(name)[:128]: _named(name, held, redactor, deep) for name, held in members}
     if deep and isinstance(value, list | tuple):
         return [_plain(one, redactor, deep - 1) for one in value[:_MOST_MEMBERS]]
     return f"<{type(value).__name__}>"
+
+
+def _named(name: Any, held: Any, redactor: Redactor, deep: int) -> Any:
+    """A member whose name says that nobody may see it is hidden; the code is what this is about."""
+    hidden = isinstance(name, str) and name.lower() != "code" and is_secret_name(name)
+    if hidden and isinstance(held, str | bytes):
+        return HIDDEN
+    return _plain(held, redactor, deep - 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -72,20 +72,101 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, rename={"class_": "cla
         return fields
 
 
-class Classified(msgspec.Struct, frozen=True, kw_only=True):
+class RawMaker(Protocol):
+    """Makes what was seen of an error, when somebody asks for it."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it will take."""
+
+    def __call__(self) -> dict[str, Any]:
+        """The member `raw` of the envelope."""
+
+
+class Classified:
     """The answer of every classification: the envelope (None: no error), the verdict, and why.
 
     Attributes:
-        envelope: None if what was seen is no error.
         verdict: what the breaker hears.
         rule: the name of the rule that decided, with its reason.
         terminal: the body named a code that no repetition can mend; stronger than `X-Should-Retry`.
+        look: makes `raw`, until somebody has asked for it; most errors are told without.
+        request_id: the upstream's own id of the call, where it gave one.
     """
 
-    envelope: Envelope | None
-    verdict: Verdict
-    rule: str
-    terminal: bool = False
+    __slots__ = ("_envelope", "look", "request_id", "rule", "terminal", "verdict")
+
+    def __init__(
+        self,
+        *,
+        envelope: Envelope | None,
+        verdict: Verdict,
+        rule: str,
+        terminal: bool = False,
+        look: RawMaker | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self._envelope = envelope
+        self.verdict = verdict
+        self.rule = rule
+        self.terminal = terminal
+        self.look = look
+        self.request_id = request_id
+
+    @property
+    def brief(self) -> Envelope | None:
+        """The envelope as far as it is made: what was seen may be missing."""
+        return self._envelope
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """The envelope with what was seen; None if what was seen is no error."""
+        if self.look is not None and self._envelope is not None:
+            self._envelope = with_raw(self._envelope, self.look)
+            self.look = None
+        return self._envelope
+
+    def replaced(self, envelope: Envelope | None) -> Classified:
+        """The same with another envelope."""
+        return Classified(
+            envelope=envelope,
+            verdict=self.verdict,
+            rule=self.rule,
+            terminal=self.terminal,
+            request_id=self.request_id,
+        )
+
+    def judged(self, verdict: Verdict, rule: str) -> Classified:
+        """The same with another verdict, and why."""
+        return Classified(
+            envelope=self._envelope,
+            verdict=verdict,
+            rule=rule,
+            terminal=self.terminal,
+            look=self.look,
+            request_id=self.request_id,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Classified):
+            return NotImplemented
+        return (self.envelope, self.verdict, self.rule, self.terminal) == (
+            other.envelope, other.verdict, other.rule, other.terminal,
+        )  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment] # it holds what cannot be hashed
+
+    def __repr__(self) -> str:
+        return f"Classified({self._envelope!r}, {self.verdict.value}, {self.rule!r})"
+
+
+def with_raw(envelope: Envelope, look: RawMaker) -> Envelope:
+    """The envelope with what was seen; a fault in showing it costs no more than that."""
+    try:
+        raw = look()
+    except Exception as error:  # noqa: BLE001 - the error is told all the same
+        raw = {"fault": type(error).__name__}
+    return msgspec.structs.replace(envelope, raw=raw)
 
 
 class Headers:

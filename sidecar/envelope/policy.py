@@ -13,6 +13,9 @@ from sidecar.envelope.model import Classified, Envelope, ErrorClass
 
 HEADER_LIMIT = 2048
 
+ENVELOPE_TYPE = "application/vnd.error-envelope+json"
+"""Asked for by `Accept`: the eight fields as the body of any error."""
+
 _OWN_5XX = frozenset({501, 505, 507})
 _NOT_PERMANENT_4XX = frozenset({400, 401, 403, 408, 413, 422, 425, 429, 499})
 _OWN: dict[ErrorClass, frozenset[int]] = {
@@ -40,7 +43,7 @@ _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 def is_reclassified(classified: Classified, status: int) -> bool:
     """Whether an answer's status is not one of its class's own: a typo as 503, an error as 200."""
-    envelope = classified.envelope
+    envelope = classified.brief
     return envelope is not None and status not in _OWN[envelope.class_]
 
 
@@ -55,7 +58,7 @@ def status_for(classified: Classified, status: int) -> int:
         The same status if there is no error or the status is one of the class's own; else the one
         that its code, or its class, stands for.
     """
-    envelope = classified.envelope
+    envelope = classified.brief
     if envelope is None or status in _OWN[envelope.class_]:
         return status
     return _BECOMES_BY_CODE.get(envelope.code, _BECOMES[envelope.class_])
@@ -98,6 +101,11 @@ def should_retry(
         or (sent and decision in {"timeout", "upstream_error"} and unsafe)
     )
     return "false" if refuse else upstream
+
+
+def wants_envelope(accept: str | None) -> bool:
+    """Does the caller ask for the envelope as the body of errors?"""
+    return accept is not None and ENVELOPE_TYPE in accept.lower()
 
 
 def retry_headers(envelope: Envelope) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ and no SDK is ever imported.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -103,7 +104,7 @@ def _recorded(error: Mapping[str, Any], deep: int) -> Raised:
     return Raised(
         type=_text(error.get("type")) or "Exception",
         mro=_names(error.get("mro")),
-        code=code if isinstance(code, str | int | float) and not isinstance(code, bool) else None,
+        code=code if _is_code(code) else None,
         sqlstate=_text(error.get("sqlstate")) or _text(error.get("pgcode")),
         status=_number(error.get("status")),
         headers=_headers(error.get("headers")),
@@ -123,6 +124,12 @@ def _members(members: Any, deep: int) -> tuple[Raised, ...]:
         return ()
     held = (member for member in members[:_MOST_MEMBERS] if isinstance(member, Mapping))
     return tuple(_recorded(member, deep - 1) for member in held)
+
+
+def _is_code(value: Any) -> bool:
+    # JSON as Python reads it has numbers that are none.
+    finite = not isinstance(value, float) or isfinite(value)
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and finite
 
 
 def _text(value: Any) -> str | None:

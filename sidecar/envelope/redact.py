@@ -53,11 +53,12 @@ _SECRET_HEADER = re.compile(
 
 # Names whose value is a secret wherever they stand: a query, a form, a JSON member.
 _NAME_OF_ONE = (
-    r"(?:api[_-]?key|apikey|access[_-]?key|secret(?:[_-]?key)?|password|passwd|pwd"
+    r"(?:api[_-]?key|apikey|(?:access|account|subscription)[_-]?key|secret(?:[_-]?key)?"
+    r"|password|passwd|passphrase|pwd"
     r"|(?:access|refresh|id|auth|session|security|bearer)[_-]?token|authorization|credential"
     r"|signature|private[_-]?key)"
 )
-_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-|subscription[_-]?key\Z")
+_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-")
 _SHORT_SECRET_NAMES = frozenset(
     {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion",
      "session", "sessionid", "jsessionid", "session_id", "appid", "app_id", "appkey", "app_key"}
@@ -78,6 +79,15 @@ _TOLD_SECRET = re.compile(
     r"(?:\s?[:=]\s?|\s)[\\\"'`(]{0,2})"
     r"(?=[A-Za-z0-9._~+/*=-]{0,64}\d)([A-Za-z0-9][A-Za-z0-9._~+/*=-]{11,})"
 )
+# `token: …` outside JSON: parsers speak of tokens, too, but not of long ones with digits in them.
+_BARE_TOKEN = re.compile(
+    r"(?i)\b(token\s{0,8}[:=]\s{0,8}[\"']?)"
+    r"(?=[A-Za-z0-9._~+/*-]{0,64}\d)([A-Za-z0-9][A-Za-z0-9._~+/*-]{15,}+=*+)"
+)
+# SQL that sets a password, which servers quote where it does not parse.
+_SQL_PASSWORD = re.compile(r"(?i)\b((?:identified by|password)\s{1,8})'[^'\n]*+'?")
+# `user/password@//host:1521/service`, as Oracle's clients write an address.
+_EASY_CONNECT = re.compile(r"\b(\w{1,64}/)[^\s/@\"']++(@//)")
 _COOKIES = re.compile(
     r"(?i)\b((?:set-)?cookie2?\\?[\"']?\s{0,8}[:=]\s{0,8}\\?[\"']?)"
     r"[^\s=;,\"'<>\\]{1,128}=[^\s;\"'<>\\]*+"
@@ -94,7 +104,11 @@ _SHAPES = re.compile(
       | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,} | glpat-[A-Za-z0-9_-]{12,}
       | xox[a-z]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
       | AIza[A-Za-z0-9_-]{20,} | ya29\.[A-Za-z0-9_-]{10,}
+      | AQ\.[A-Za-z0-9_-]{20,}                             # Google's keys of the newer kind
       | (?:AKIA|ASIA)[A-Z0-9]{12,}
+      | (?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}=*      # Bedrock's
+      | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}         # SendGrid's
+      | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{30,} | do[opr]_v1_[A-Za-z0-9]{30,}
     )"""
 )
 _WEB_TOKEN = re.compile(
@@ -117,15 +131,16 @@ _PRIVATE_KEY = re.compile(
 # search for a word is ten times quicker than to try a pattern at every character.
 _SCHEME_TOKEN = re.compile(r"token\s")
 _NAME_ENDS = (
-    "key", "token", "secret", "password", "passwd", "pwd", "authorization", "credential",
-    "signature",
+    "key", "token", "secret", "password", "passwd", "passphrase", "pwd", "authorization",
+    "credential", "signature",
 )  # fmt: skip
-_ASSIGNMENT = re.compile(r"\\?[\"']?\s{0,8}[:=]")
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
+_BETWEEN = " \t\n\r\f\v\"'\\"
+_CAPITAL_STARTS = ("AIza", "AKIA", "ASIA", "AQ.", "ABSK")
 # How the words in front of the dash or underscore of a known key end.
 _SHAPE_ENDS = (
     "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
-    "ghu", "ghs", "ghr", "pat", "xapp",
+    "ghu", "ghs", "ghr", "pat", "xapp", "key", "npm", "pypi", "v1",
 )  # fmt: skip
 
 # Nothing in a path of short words can be a secret, unless it is the address of a webhook.
@@ -151,6 +166,12 @@ The ids that APIs hand out are shorter or hexadecimal."""
 _SALT = token_bytes(16)
 
 
+# In a storm the same words come again and again. Only texts without a secret are remembered.
+_CLEAN: dict[str, None] = {}
+_CLEAN_LENGTH = 2048
+_MOST_CLEAN = 256
+
+
 def redact_text(text: str) -> str:
     """Hide keys, tokens, passwords and URL credentials in any text, JSON or prose.
 
@@ -160,15 +181,26 @@ def redact_text(text: str) -> str:
     Returns:
         The same text with each secret replaced by `[redacted]`; its JSON structure survives.
     """
-    if not text:
+    if not text or text in _CLEAN:
         return text
+    shown = _hide(text)
+    if len(text) <= _CLEAN_LENGTH and shown == text:
+        if len(_CLEAN) >= _MOST_CLEAN:
+            _CLEAN.clear()
+        _CLEAN[text] = None
+    return shown
+
+
+def _hide(text: str) -> str:
     lower = text.lower()
-    if "://" in text:
+    if "/" in text and "://" in text:
         text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
+    if "@//" in text:
+        text = _EASY_CONNECT.sub(rf"\1{HIDDEN}\2", text)
     if "=" in text:
         text = _QUERY_PAIR.sub(_hide_pair, text)
-    if "cookie" in lower and "=" in text:
-        text = _COOKIES.sub(rf"\1{HIDDEN}", text)
+        if "cookie" in lower:
+            text = _COOKIES.sub(rf"\1{HIDDEN}", text)
     if _may_name_scheme(lower):
         text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
     return _hide_shapes(_hide_named(text, lower))
@@ -182,20 +214,31 @@ def _may_name_scheme(lower: str) -> bool:
 
 def _hide_named(text: str, lower: str) -> str:
     """Hide values that stand behind the name of a secret; `lower` is the text before any change."""
-    assigned = told = False
-    for name in _NAME_ENDS:
-        at = lower.find(name)
-        while at >= 0:
-            end = at + len(name)
-            assigned = assigned or _ASSIGNMENT.match(lower, end) is not None
-            told = told or lower[max(0, at - 8) : at].rstrip(" _-").endswith(_TOLD_NAMES)
-            at = lower.find(name, end)
-    if assigned:
+    if _assigns(lower, ":") or ("=" in lower and _assigns(lower, "=")):
         text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
         text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
-    if told:
+        text = _BARE_TOKEN.sub(rf"\1{HIDDEN}", text)
+    if "'" in text and ("identified by" in lower or "password" in lower):
+        text = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", text)
+    if _tells_of(lower, "key") or _tells_of(lower, "token"):
         text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
     return _PRIVATE_KEY.sub(HIDDEN, text) if "-----BEGIN " in text else text
+
+
+def _assigns(lower: str, mark: str) -> bool:
+    """Whether the name of a secret stands in front of a colon or an equals sign."""
+    parts = lower.split(mark)
+    parts.pop()
+    return any(part[-32:].rstrip(_BETWEEN).endswith(_NAME_ENDS) for part in parts)
+
+
+def _tells_of(lower: str, word: str) -> bool:
+    """Whether the text speaks of a key or a token of the kind that is a secret."""
+    if word not in lower:
+        return False
+    parts = lower.split(word)
+    parts.pop()
+    return any(part[-8:].rstrip(" _-").endswith(_TOLD_NAMES) for part in parts)
 
 
 def _hide_shapes(text: str) -> str:
@@ -212,7 +255,9 @@ def _may_hold_shape(text: str) -> bool:
     for part in text.replace("-", "_").split("_"):
         if part.endswith(_SHAPE_ENDS):
             return True
-    if "A" in text and ("AIza" in text or "AKIA" in text or "ASIA" in text):
+    if "A" in text and any(start in text for start in _CAPITAL_STARTS):
+        return True
+    if "SG." in text:
         return True
     return "xox" in text or "ya29." in text
 
@@ -404,6 +449,14 @@ def shown_path(path: str, secret_paths: SecretPaths = ()) -> str:
 
 
 _shown_path = lru_cache(maxsize=512)(redact_target)
+
+
+_MARKED = re.compile(re.escape(HIDDEN) + r"-[0-9a-f]{6}")
+
+
+def is_of_this_process(name: str) -> bool:
+    """Is this a name that `shown_name` made, and that means nothing once the process has ended?"""
+    return _MARKED.fullmatch(name) is not None
 
 
 def shown_name(name: str, secrets: Callable[[], Sequence[str]] = tuple) -> str:

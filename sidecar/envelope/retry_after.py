@@ -39,8 +39,12 @@ _PROSE = re.compile(
 _PROSE_GO = re.compile(
     r"(?i)\b(?:try again|retry)\s+(?:in|after)\s+((?:\d+(?:\.\d+)?(?:h|ms|m|s)){2,})(?![a-z0-9])"
 )
-_FIELDS = re.compile(r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
-_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d+)")
+# Characters of a long text that are read for a sentence about a wait, at either end.
+_PROSE_END = 2048
+_FIELDS = re.compile(
+    r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d{1,15}(?:\.\d{1,9})?)(?![\d.])", re.IGNORECASE
+)
+_DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d{1,15})(?!\d)")
 
 
 def seconds_of(text: str, now: float, scale: float = 1.0) -> float | None:
@@ -104,7 +108,7 @@ def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
 
     Milliseconds come first: both headers name one instant, and the finer one is right.
     """
-    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+    for name in ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"):
         text = headers.get(name)
         if text is not None and _NUMBER.fullmatch(text.strip()):
             seconds = seconds_of(text, answered_at(headers, now), 0.001)
@@ -149,15 +153,16 @@ def _exhausted(headers: Headers, now: float) -> Iterator[tuple[float, str]]:
         key = name.lower()
         if "ratelimit" not in key and "rate-limit" not in key:
             continue
-        if "=" in value and key != "ratelimit-policy":
+        if "=" in value and not key.endswith("policy"):
             yield from _structured(value)
-        if "remaining" not in key or _left(value) != 0:
+        if "remaining" not in key:
             continue
         for reset, scale in _reset_names(key):
-            text = headers.get(reset)
-            wait = None if text is None else seconds_of(text, since, scale)
-            if text is not None and wait is not None:
-                yield wait, text
+            spent = _resets_of_spent(value, headers.get(reset) or "")
+            found = ((seconds_of(text, since, scale), text) for text in spent)
+            waits = [(wait, text) for wait, text in found if wait is not None]
+            yield from waits
+            if waits:
                 break
 
 
@@ -169,9 +174,19 @@ def _reset_names(remaining: str) -> Iterator[tuple[str, float]]:
     yield remaining.replace("remaining", "interval-milliseconds"), 0.001
 
 
+def _resets_of_spent(remaining: str, resets: str) -> Iterator[str]:
+    """The reset of what is spent; one header may list several windows, in the same order."""
+    lefts, texts = remaining.split(","), resets.split(",")
+    if len(lefts) == 1 or len(lefts) != len(texts):
+        lefts, texts = lefts[:1], [resets]
+    for left, text in zip(lefts, texts, strict=True):
+        if _left(left) == 0:
+            yield text
+
+
 def _left(value: str) -> float | None:
     try:
-        return float(value.split(",", maxsplit=1)[0].strip())
+        return float(value.strip())
     except ValueError:
         return None
 
@@ -192,6 +207,9 @@ def from_prose(text: str) -> tuple[float, str] | None:
 
     Only for a dialect whose provider says it nowhere else.
     """
+    if len(text) > 2 * _PROSE_END:
+        # A sentence about a wait opens a text or closes it.
+        text = f"{text[:_PROSE_END]} … {text[-_PROSE_END:]}"
     said = text.lower()
     if not ("try" in said or "wait" in said or "reset" in said or "available" in said):
         return None

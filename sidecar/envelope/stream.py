@@ -4,9 +4,9 @@ A status was sent long before a stream is over, so the verdict comes at the end:
 finish reason is a success, an error event is classified like a body, and an end without either is
 a cut. Opening frames, pings and comments are signs of life, not content.
 
-Four vocabularies are known (chat chunks, OpenAI's response events, Anthropic's messages, Ollama's
-lines); they do not collide, so a stream is read by what it turns out to speak. A stream that
-speaks none of them ends well if it ends cleanly.
+Four vocabularies are read here (chat chunks, OpenAI's response events, Anthropic's messages,
+Ollama's lines) and more in `model_events.py`; they do not collide, so a stream is read by what it
+turns out to speak. A stream that speaks none of them ends well if it ends cleanly.
 
 Bodies of frames (gRPC-Web, Connect) are streams too: their last frame says how the call went.
 
@@ -29,12 +29,21 @@ from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.base import Dialect, Heard
 from sidecar.envelope.dialects.grpc_web import end_flag, is_text
+from sidecar.envelope.event_stream import FrameParser
 from sidecar.envelope.events import Event, LinesParser, SseParser
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import status_like
 from sidecar.envelope.frames import FramesParser
-from sidecar.envelope.locate import Found, find_error, is_truthy_error
+from sidecar.envelope.json_array import JsonArrayParser
+from sidecar.envelope.locate import Found, find_error, is_truthy_error, stands_alone
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
+from sidecar.envelope.model_events import (
+    Meaning,
+    ends_invocation,
+    meaning_of,
+    meaning_of_frame,
+    payload_of_chunk,
+)
 from sidecar.envelope.rules import OperatorRule
 from sidecar.envelope.vocabulary import (
     ERROR_EVENTS,
@@ -58,6 +67,7 @@ _GOOD_UNKNOWN = Classified(
     envelope=None, verdict=Verdict.SUCCESS, rule="success: the stream ended cleanly"
 )
 
+FRAMES_TYPE = "application/vnd.amazon.eventstream"
 _LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
 
 
@@ -76,7 +86,7 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
 def _by_type(content_type: str | None) -> bool | None:
     """What the media type alone says; None where the first bytes decide."""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind == "text/event-stream" or any(name in kind for name in _LINE_TYPES):
+    if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in _LINE_TYPES):
         return True
     if end_flag(kind) is not None:
         return True
@@ -144,7 +154,7 @@ class StreamReader:
         self._rules = rules
         self._correlation_id = correlation_id
         self._secrets = secrets
-        self._parser: SseParser | LinesParser | None = None
+        self._parser: SseParser | LinesParser | JsonArrayParser | FrameParser | None = None
         self._sse: SseParser | None = None
         self._start = b""
         self._frames: FramesParser | None = None
@@ -152,8 +162,9 @@ class StreamReader:
         flag = end_flag(seen.headers.get("content-type"))
         if flag is not None:
             self._frames = FramesParser(flag, text=is_text(seen.headers.get("content-type")))
-        self._known = self._dialect.is_model_route(seen.method, seen.path)
-        self._bytes = False
+        self._answers = self._dialect.is_model_route(seen.method, seen.path)
+        self._known = self._dialect.ends_by_word(seen.method, seen.path)
+        self._whole = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
@@ -220,6 +231,9 @@ class StreamReader:
             return
         for event in self._parser.feed(chunk):
             self._event(event)
+        if isinstance(self._parser, FrameParser) and self._parser.broken:
+            # What cannot be read is not waited for.
+            self.content = True
 
     def _choose(self, chunk: bytes, *, final: bool) -> bytes:
         """Choose the parser by media type, else by the first bytes; return the bytes to parse."""
@@ -227,6 +241,8 @@ class StreamReader:
         self._start += chunk
         if any(name in kind for name in _LINE_TYPES):
             self._parser = LinesParser(MAX_EVENT)
+        elif kind.startswith(FRAMES_TYPE):
+            self._parser = FrameParser(MAX_EVENT)
         elif "event-stream" in kind:
             self._parser = SseParser(MAX_EVENT)
         else:
@@ -234,8 +250,11 @@ class StreamReader:
             if not begin and not final:
                 self._start = b""
                 return b""
-            lines = begin[:1] in {b"{", b"["}
-            self._parser = LinesParser(MAX_EVENT) if lines else SseParser(MAX_EVENT)
+            if begin.startswith(b"["):
+                self._parser = JsonArrayParser(MAX_EVENT)
+            else:
+                lines = begin.startswith(b"{")
+                self._parser = LinesParser(MAX_EVENT) if lines else SseParser(MAX_EVENT)
         self._sse = self._parser if isinstance(self._parser, SseParser) else None
         start, self._start = self._start, b""
         if final:
@@ -283,7 +302,9 @@ class StreamReader:
         value = decode(data.encode())
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        if isinstance(value, dict):
+        if isinstance(self._parser, FrameParser):
+            self._frame(event.name or "", value if isinstance(value, dict) else {}, data)
+        elif isinstance(value, dict):
             self._read(event.name, value, data)
         elif data.strip():
             self.content = True
@@ -305,7 +326,8 @@ class StreamReader:
             self._chat(choices, data)
         elif kind.startswith("response."):
             self._known = True
-            if kind in TERMINAL_RESPONSES:
+            # What failed was asked for: only whoever asks for a stored answer gets here with it.
+            if kind in TERMINAL_RESPONSES or kind == "response.failed":
                 self.done = self.terminated = True
             if kind not in OPENING:
                 self.content = True
@@ -318,6 +340,8 @@ class StreamReader:
             self._known = self.content = True
             if value["done"]:
                 self.done = self.terminated = True
+        elif (meaning := meaning_of(kind, value, self._dialect.failing_reasons)) is not None:
+            self._mean(meaning, data)
         else:
             self.content = self.content or kind not in OPENING
             if kind in OTHER_TERMINALS:
@@ -334,7 +358,35 @@ class StreamReader:
             seen = msgspec.structs.replace(self._seen, body=(data or "").encode(), truncated=False)
             self._fail_by(self._dialect.read(heard.error, seen, stream=True))
 
+    def _frame(self, kind: str, value: dict[str, Any], data: str) -> None:
+        """An event of a binary stream: a word of Converse's, or a piece of what a model wrote."""
+        meaning = meaning_of_frame(kind)
+        if meaning is not None:
+            self._mean(meaning, data)
+            return
+        self.content = True
+        payload = payload_of_chunk(value) if kind == "chunk" else None
+        if payload is None:
+            return
+        self._read(None, payload, data)
+        if ends_invocation(payload):
+            self.done = self.terminated = True
+
+    def _mean(self, meaning: Meaning, data: str) -> None:
+        """Take what an event means in one of the other vocabularies."""
+        self._known = True
+        self.content = self.content or meaning.content
+        if meaning.error is not None:
+            self._fail(meaning.error, data)
+            return
+        self.done = self.done or meaning.done
+        self.terminated = self.terminated or meaning.terminated
+        self._whole = self._whole or meaning.whole
+
     def _is_error(self, kind: str, value: dict[str, Any]) -> bool:
+        if self._seen.method == "GET" and not stands_alone(value):
+            # The state of what was asked for: a failure that is merely told is a good answer.
+            return False
         # The flat form of Mistral and of older servers has no `error`, as in their bodies.
         return (
             is_truthy_error(value.get("error"))
@@ -398,11 +450,15 @@ class StreamReader:
     def _verdict(self, *, clean: bool) -> Classified:
         if self.failed is not None:
             return self.failed
-        if self.terminated or (self.done and clean):
+        if self.terminated or self._whole or (self.done and clean):
             # A finish reason is enough where the body then ends as it should: not every server
             # sends a terminator.
             return _GOOD
-        if clean and not self._known:
+        cut_inside = isinstance(self._parser, FrameParser | JsonArrayParser) and (
+            self._parser.pending
+        )
+        silent = self._answers and not self.events
+        if clean and not (self._known or cut_inside or silent):
             return _GOOD_UNKNOWN
         if clean and not self.events and self._frames is None:
             code, message = (

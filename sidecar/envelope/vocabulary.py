@@ -12,6 +12,8 @@ MARKER = re.compile(
     r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
     r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
     r'|cancelled|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
+    r'|"(?:finishReason|blockReason|generated_text)"\s*:\s*"|"(?:message|stream)-(?:end|error)"'
+    r'|"interaction\.complete'
 )
 
 # How a chunk of mere content begins, what it never holds, and what it holds only in these phrases.
@@ -23,9 +25,11 @@ PLAIN_STARTS = (
 )
 SIGNIFICANT = (
     b"rror", b"[DONE]", b'"done"', b"message_", b"event_", b"id:", b"retry:", b"\r", b"\n:",
+    b"Reason", b"-end", b"interaction.",
 )  # fmt: skip
 HARMLESS_AS = {
     b"finish_reason": (b'finish_reason":null',),
+    b"generated_text": (b'generated_text":null',),
     b"response.": (b"response.output_text.delta",),
     b"event": (b"event: content_block_delta\n", b"event: response.output_text.delta\n"),
 }

@@ -7,14 +7,18 @@ and states one fact. That is why every exit goes through it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
+from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.model import Kind, Mode, Outcome, Refusal
 from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
+from sidecar.faults.injector import Fault as InjectedFault
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
@@ -24,15 +28,24 @@ from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
 from sidecar.proxy.passage import Passage, concerns_gates, wait
+from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
+from sidecar.proxy.repeats import Repeats, repeats_of
+from sidecar.proxy.signing import Signing
+from sidecar.proxy.sigv4 import REPLACED, without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
 from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
+    from sidecar.config.schema import FaultSection
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
+
+
+FAULT_HEADER = b"x-sidecar-fault"
+"""By which a call asks for a fault, where that is allowed, and by which its answer is marked."""
 
 
 class Call:
@@ -53,22 +66,32 @@ class Call:
         out: the answer on its way.
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
+        first_content_at: when a stream said its first word, monotonic seconds; None before.
+        waited: seconds for which the call was held for its slot; None if it was not.
+        trace: its place in a trace; None while tracing is off.
         heard_at: when the upstream last sent a byte, monotonic seconds.
+        repeats: what sends the request again; None where nothing does.
         settled: the breaker has been told.
     """
 
     __slots__ = (
+        "_asked",
+        "_bulkhead",
         "_ending",
+        "_fault",
         "_finished",
         "_first_byte_at",
         "_forwarding",
         "_model",
         "_passage",
+        "_place_would_refuse",
         "_refusal",
         "_relay",
+        "_signing",
         "_started",
         "_subject",
         "_unreadable",
+        "_uploading",
         "_upstream_status",
         "_verdict",
         "admission",
@@ -76,6 +99,7 @@ class Call:
         "classified",
         "connection",
         "decision",
+        "first_content_at",
         "heard_at",
         "incoming",
         "key",
@@ -83,8 +107,11 @@ class Call:
         "path",
         "plane",
         "reclassified",
+        "repeats",
         "runtime",
         "settled",
+        "trace",
+        "waited",
     )
 
     def __init__(
@@ -95,8 +122,12 @@ class Call:
         unreadable: Refused | None = None,
     ) -> None:
         self._started = machine.monotonic()
+        self._bulkhead: Bulkhead | None = None
+        self._place_would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
+        self._asked: FaultSection | None = None
+        self._fault: InjectedFault | None = None
         self._finished = False
         self._first_byte_at: float | None = None
         self._forwarding: Forwarding | None = None
@@ -105,6 +136,8 @@ class Call:
         self._subject: str | None = None
         self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
+        self._signing: Signing | None = None
+        self._uploading = 0.0
         self._upstream_status: int | None = None
         self._verdict: Verdict | None = None
         self.plane = plane
@@ -118,9 +151,13 @@ class Call:
         self.out = Outgoing(connection, http10=incoming.http10, keep=not incoming.ends_connection)
         self.classified: Classified | None = None
         self.decision = "forwarded"
+        self.first_content_at: float | None = None
         self.heard_at: float | None = None
         self.reclassified = False
+        self.repeats: Repeats | None = None
         self.settled = False
+        self.waited: float | None = None
+        self.trace = plane.tracing.begin(incoming.raw, incoming.named, incoming.correlation_id)
 
     @property
     def correlation_id(self) -> str:
@@ -170,37 +207,98 @@ class Call:
         own = None if named is None else plane.is_own(named, self.connection)
         found = incoming.check(plane.config, is_own=own)
         runtime = self._enter(found)
-        incoming.check_for(runtime.config, found, has_prefix=bool(runtime.upstream.prefix))
+        signer = runtime.signer
+        incoming.check_for(
+            runtime.config,
+            found,
+            has_prefix=bool(runtime.upstream.prefix),
+            is_signed=signer is not None,
+        )
         await incoming.begin_body()
         self._model = runtime.dialect.model_of(self.path)
         if self._model is None and incoming.upgrades:
             # A conversation names its model where it is opened: it has no body.
             self._model = model_in_query(found.query)
         if self._model is None:
+            begun = None if incoming.whole else machine.monotonic()
             self._model = await incoming.read_model(runtime.config.limits.model_scan)
+            if begun is not None:
+                self._uploading = machine.monotonic() - begun
         if self._model is not None:
             self._model = shown_name(self._model, incoming.secrets)
+        rest = found.rest
+        if signer is not None:
+            rest = found.path + without_presigning(found.query)
+            self._signing = await signer.ready()
         model = self._model
         self._subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
+        self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
         if runtime.gates:
             await self._pass_gates(runtime)
         else:
             self._admit(runtime)
+        if runtime.bulkhead.enter():
+            self._bulkhead = runtime.bulkhead
+        else:
+            await self._wait_for_place(runtime)
+        self.repeats = repeats_of(self, runtime)
+        if self.repeats is None:
+            await self._send(runtime, rest)
+        else:
+            await self.repeats.run(partial(self._send, runtime, rest))
+
+    async def _send(self, runtime: Runtime, rest: str) -> None:
+        incoming, plane = self.incoming, self.plane
+        self._fault = self._chosen_fault(runtime)
         self._forwarding = forwarding = Forwarding(
-            runtime, incoming, found.rest, self.connection.clock, plane.loop, self._started
+            runtime,
+            incoming,
+            rest,
+            self.connection.clock,
+            plane.loop,
+            self._started,
+            self._signing,
+            self.trace,
+            self._fault,
         )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
         self._upstream_status = answer.message.code
-        if self.admission is not None:
+        if self.trace is not None:
+            self.trace.attempts[-1].status = self._upstream_status
+        if self.admission is not None and self._is_evidence:
             self.admission.first_byte(self._first_byte_at)
+        network = plane.watch.network
+        if network.uneasy and runtime.upstream.host is not None and self._fault is None:
+            network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
-        if self.classified is None or self.classified.envelope is None:
+        if self.classified is None or self.classified.brief is None:
             self._ending = Ending.ANSWERED
+
+    @property
+    def upstream_status(self) -> int | None:
+        """What the upstream answered; None if nothing came."""
+        return self._upstream_status
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until `timeouts.total` ends the call; infinite without one."""
+        total = None if self.runtime is None else self.runtime.config.timeouts.total
+        return inf if total is None else total - (machine.monotonic() - self._started)
+
+    async def forget_attempt(self) -> None:
+        """Drops what an attempt came to, frees its connection, and begins the request anew."""
+        forwarding, self._forwarding = self._forwarding, None
+        if forwarding is not None:
+            forwarding.close()
+            await forwarding.closed()
+        self._relay = self.classified = None
+        self._first_byte_at = self.heard_at = self._upstream_status = None
+        self.incoming.rewind()
 
     def _relay_of(
         self, runtime: Runtime, exchange: Exchange, answer: Answer
@@ -226,6 +324,8 @@ class Call:
             self._admit(runtime)
             return
         plane, now = self.plane, machine.monotonic()
+        if plane.watch.network.down:
+            plane.watch.check(runtime)
         passage = self._passage = self._passage_of(runtime)
         self.key, _, mode = plane.registry.peek(runtime.name, self._subject, now)
         passage.check_budget(mode)
@@ -239,7 +339,10 @@ class Call:
         if held is not None:
             # What waits holds no permit: it may be a probe's, and what it is worth may change.
             self.admission.release(machine.monotonic())
-            pump = await wait(*held, plane.loop, plane.gate_fault)
+            try:
+                pump = await wait(*held, plane.loop, plane.gate_fault)
+            finally:
+                self.waited = machine.monotonic() - now
             try:
                 self._admit(runtime)
             except Refused:
@@ -249,23 +352,75 @@ class Call:
 
     def _passage_of(self, runtime: Runtime) -> Passage:
         set_headers = {name.lower() for name, _ in runtime.set_headers}
+        if runtime.signer is not None:
+            # A caller's signature differs with each request; the limit is the daemon's own key's.
+            set_headers |= REPLACED
         key = self.incoming.limit_key(
             self._subject or "", set_headers, runtime.dialect.secret_paths
         )
         return Passage(runtime.gates, key, self.admitted_at)
 
     def _admit(self, runtime: Runtime) -> None:
+        """Asks everybody who may refuse the call, in the contract's order."""
+        if self.plane.watch.network.down:
+            self.plane.watch.check(runtime)
         now = self.admitted_at = machine.monotonic()
         if runtime.retired:
             # Taken away by a reload while this call was being read: no breaker is its own any more.
             self.key = f"{runtime.name}/{self._subject}"
             return
+        tracing = self.plane.tracing
+        tracing.current = self.trace
         admitted = self.plane.registry.admit(runtime.name, self._subject, now)
+        tracing.current = None
         self.key = admitted.key
         if isinstance(admitted, Refusal):
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
+
+    def _chosen_fault(self, runtime: Runtime) -> InjectedFault | None:
+        asked, faults = self._asked, self.plane.faults
+        if asked is None and not faults.active:
+            return None
+        return faults.choose(
+            provider=runtime.name,
+            model=self._model,
+            method=self.incoming.method,
+            path=self.path,
+            shown_path=self._shown_path,
+            correlation_id=self.correlation_id,
+            asked=asked,
+            now=machine.monotonic(),
+            wall=machine.wall(),
+        )
+
+    @property
+    def _is_evidence(self) -> bool:
+        """Does the call say something about the provider? An injected fault does only if asked."""
+        return self._fault is None or self._fault.counts
+
+    async def _wait_for_place(self, runtime: Runtime) -> None:
+        """Waits until one of the provider's calls has ended; not for long, and not with all.
+
+        The breaker's permit is given back meanwhile: a call that only waits must not keep a probe.
+
+        Raises:
+            Refused: `bulkhead`, or whatever else the call meets after its wait.
+        """
+        bulkhead, admission, since = runtime.bulkhead, self.admission, machine.monotonic()
+        if admission is None or admission.mode is not Mode.ENFORCE:
+            bulkhead.force()
+            self._bulkhead = bulkhead
+            self._place_would_refuse = admission is not None and admission.mode is Mode.OBSERVE
+            return
+        admission.release(since)
+        try:
+            await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
+        finally:
+            self.waited = (self.waited or 0.0) + machine.monotonic() - since
+        self._bulkhead = bulkhead
+        self._admit(runtime)
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys."""
@@ -278,6 +433,14 @@ class Call:
         if self.key is not None and self.runtime is not None:
             self.runtime.heard[self.key] = now
 
+    def secrets(self) -> tuple[str, ...]:
+        """What the upstream was sent and must not be quoted with."""
+        assert self.runtime is not None
+        configured = self.runtime.set_headers
+        if self._signing is not None:
+            configured = (*configured, *self._signing.secrets)
+        return self.incoming.secrets(configured, self.runtime.dialect.secret_paths)
+
     # -- settling ---------------------------------------------------------------------------
 
     def accepted(self, found: Headers) -> None:
@@ -285,7 +448,7 @@ class Call:
         runtime = self.runtime
         if runtime is None or not (runtime.gates or runtime.config.shedding.preempt):
             return
-        if self.admission is None or self.admission.mode is Mode.OFF:
+        if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
             return
         passage = self._passage = self._passage or self._passage_of(runtime)
         passage.accepted()
@@ -304,13 +467,28 @@ class Call:
             return self._verdict or outcome.verdict
         self.settled = True
         runtime, admission = self.runtime, self.admission
-        if runtime is not None and (
-            runtime.gates or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
-        ):
-            outcome = self._tell_gates(runtime, outcome)
+        if not self._is_evidence:
+            told = Outcome(Verdict.NEUTRAL)
+            if self._passage is not None:
+                self._passage.settle(told)
+        else:
+            network = self.plane.watch.network
+            if network.down and runtime is not None and runtime.upstream.host is not None:
+                outcome = network.judged(outcome, runtime.upstream.host)
+            if runtime is not None and (
+                runtime.gates
+                or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
+            ):
+                outcome = self._tell_gates(runtime, outcome)
+            told = outcome
         self._verdict = outcome.verdict
+        if self._signing is not None and outcome.code == "token_expired":
+            self._signing.expired()
         if admission is not None:
-            admission.settle(outcome, machine.monotonic())
+            tracing = self.plane.tracing
+            tracing.current = self.trace
+            admission.settle(told, machine.monotonic())
+            tracing.current = None
         return outcome.verdict
 
     def _tell_gates(self, runtime: Runtime, outcome: Outcome) -> Outcome:
@@ -323,6 +501,8 @@ class Call:
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
+        if self.repeats is not None:
+            self.repeats.over = True
         if self._relay is not None:
             self._relay.left()
         if self.settled:
@@ -361,7 +541,9 @@ class Call:
     def _would_refuse(self) -> bool:
         admission, passage = self.admission, self._passage
         breaker = admission is not None and admission.would_refuse is not None
-        return breaker or (passage is not None and passage.would_refuse)
+        if breaker or self._place_would_refuse:
+            return True
+        return passage is not None and passage.would_refuse
 
     # -- answers of the daemon's own --------------------------------------------------------
 
@@ -369,7 +551,9 @@ class Call:
         """`marks` of an answer that was forwarded without an error, written."""
         assert self.runtime is not None
         breaker = self.plane.breaker_mark(self.runtime.name, self.admission)
-        return b"%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+        fault = b"" if self._fault is None else headers.lines([self._fault.mark])
+        return b"%b%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+            fault,
             self.runtime.mark_lines,
             breaker.encode("latin-1"),
             self.correlation_id.encode("latin-1"),
@@ -386,6 +570,8 @@ class Call:
             mark = self.plane.breaker_mark(self.runtime.name, held_by, self._subject)
             marks.append(("x-sidecar-breaker", mark))
         marks.append(("x-correlation-id", self.correlation_id))
+        if self._fault is not None:
+            marks.append(self._fault.mark)
         return marks
 
     def _answer_refusal(self, refused: Refused) -> None:
@@ -405,20 +591,35 @@ class Call:
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:
         """No usable answer came: says so, in the caller's dialect."""
+        if self.runtime is not None:
+            failure = self.plane.watch.judge(self.runtime, failure)
         self.decision = failure.decision
         self.settle(
             Outcome(
                 failure.verdict, kind=failure.kind, code=failure.code, status=self._upstream_status
             )
         )
-        envelope = replies.envelope_of(
+        here = failure.decision == "local_network"
+        envelope = self.envelope_of(failure)
+        if self.repeats is not None:
+            envelope = self.repeats.told(envelope)
+        self._answer(
+            envelope,
+            None if here else failure.verdict,
+            f"transport: {failure.code}",
+            sent=failure.sent,
+        )
+
+    def envelope_of(self, failure: UpstreamFailed) -> Envelope:
+        """What is told of a failure to get an answer."""
+        return replies.envelope_of(
             failure.decision,
             f"{self.runtime.name if self.runtime else 'upstream'}: {failure.detail}",
             self.correlation_id,
             code=failure.code,
+            retry_after=self.plane.watch.wait() if failure.decision == "local_network" else None,
             sent=failure.sent,
         )
-        self._answer(envelope, failure.verdict, f"transport: {failure.code}", sent=failure.sent)
 
     def _answer_fault(self, error: Exception) -> None:
         self.decision = "internal_error"
@@ -465,7 +666,7 @@ class Call:
                 self._advice(envelope, sent=sent),
                 dialect.should_retry_headers,
             ),
-            *dialect.error_headers(envelope),
+            *dialect.error_headers(envelope, self.path),
             ("cache-control", "no-store"),
             ("content-type", media_type),
             ("content-length", str(len(body))),
@@ -531,9 +732,25 @@ class Call:
             self._forwarding.close()
         if self.runtime is not None:
             self.runtime.left()
+        if self._bulkhead is not None:
+            self._bulkhead.leave()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
-        classified = self.classified
+        classified, forwarding, started = self.classified, self._forwarding, self._started
+        if self.repeats is not None:
+            self.repeats.ended()
+            self.repeats = None
+        overhead = forwarding.overhead if forwarding is not None else None
+        if overhead is not None:
+            overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
+        if self._fault is not None:
+            self._fault.finished(
+                now,
+                status=self.out.status,
+                decision=self.decision,
+                verdict=self._verdict.value if self._verdict else None,
+                envelope=classified.brief if classified else None,
+            )
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
@@ -545,14 +762,22 @@ class Call:
                 decision=self.decision,
                 status=self.out.status,
                 upstream_status=self._upstream_status,
-                envelope=classified.envelope if classified else None,
+                envelope=classified.brief if classified else None,
                 verdict=None if self.decision in replies.LOCAL else self._verdict,
                 rule=classified.rule if classified else "",
                 correlation_id=self.correlation_id,
-                duration=now - self._started,
-                first_byte=self._first_byte_at - self._started if self._first_byte_at else None,
+                duration=now - started,
+                first_byte=self._first_byte_at - started if self._first_byte_at else None,
                 reclassified=self.reclassified,
                 would_refuse=self._would_refuse(),
                 ending=self._ending,
+                upstream_request_id=classified.request_id if classified else None,
+                look=classified.look if classified else None,
+                fault=self._fault.name if self._fault else None,
+                attempts=forwarding.attempts if forwarding is not None else 0,
+                first_content=self.first_content_at - started if self.first_content_at else None,
+                overhead=overhead,
+                waited=self.waited,
+                trace=self.trace,
             )
         )

@@ -21,6 +21,13 @@ MESSAGES = {
 }
 
 
+STALLED = 1.0
+"""Seconds by which a timer is late only if the event loop did not run: its own trouble."""
+
+GRACE = 1.0
+"""Seconds after such a stall for what has come meanwhile to be read."""
+
+
 class Clock:
     """One deadline that can be moved, and what happens when it passes.
 
@@ -31,7 +38,16 @@ class Clock:
         loop: the running loop.
     """
 
-    __slots__ = ("_deadline", "_expired", "_fires_at", "_loop", "_name", "_seconds", "_timer")
+    __slots__ = (
+        "_deadline",
+        "_expired",
+        "_fires_at",
+        "_loop",
+        "_name",
+        "_seconds",
+        "_stalled",
+        "_timer",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -41,6 +57,7 @@ class Clock:
         self._deadline: float | None = None
         self._name = ""
         self._seconds = 0.0
+        self._stalled = 0.0
 
     def begin(self, expired: Callable[[UpstreamFailed], None]) -> None:
         """A call begins; `expired` is called once with the failure if a deadline passes."""
@@ -50,6 +67,7 @@ class Clock:
         """From now on the upstream has `seconds` left."""
         self._name = name
         self._seconds = seconds
+        self._stalled = 0.0
         deadline = self._deadline = self._loop.time() + seconds
         if self._timer is None:
             self._set(deadline)
@@ -81,11 +99,21 @@ class Clock:
         self._timer = None
         if self._deadline is None:
             return
-        if self._loop.time() < self._deadline:
+        now = self._loop.time()
+        if now < self._deadline:
+            self._set(self._deadline)
+            return
+        if now - self._deadline >= STALLED and not self._stalled:
+            self._stalled = now - self._deadline
+            self._deadline = now + GRACE
             self._set(self._deadline)
             return
         self._deadline = None
-        if self._expired is not None:
+        if self._expired is None:
+            return
+        if self._stalled:
+            self._expired(_stalled(self._stalled))
+        else:
             self._expired(timeout(self._name, self._seconds))
 
 
@@ -97,5 +125,16 @@ def timeout(name: str, seconds: float) -> UpstreamFailed:
         MESSAGES[name].format(seconds=seconds),
         kind=Kind.TIMEOUT,
         verdict=Verdict.NEUTRAL if name == "total" else Verdict.FAILURE,
+        sent=True,
+    )
+
+
+def _stalled(seconds: float) -> UpstreamFailed:
+    return UpstreamFailed(
+        "timeout",
+        "loop_stalled",
+        f"this daemon did not run for {seconds:.1f} s, and nothing of the upstream was there then",
+        kind=Kind.TIMEOUT,
+        verdict=Verdict.NEUTRAL,
         sent=True,
     )

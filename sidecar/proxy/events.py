@@ -1,8 +1,13 @@
-"""A stream of events on its way through: what judges it, and where one event ends."""
+"""A stream of events on its way through: what judges it, and where one event ends.
+
+An event of the daemon's own may follow a whole event only: text is told by its blank lines, frames
+by the length in front of them.
+"""
 
 from __future__ import annotations
 
 from sidecar.envelope.decode import decode
+from sidecar.envelope.event_stream import PRELUDE_SIZE, length_of
 from sidecar.envelope.inflate import StreamInflater
 from sidecar.envelope.model import Classified, Verdict
 from sidecar.envelope.stream import StreamReader
@@ -152,11 +157,69 @@ class EventTail:
         self._partial = self._partial or bool(kept)
         return kept
 
-    def before_event(self) -> bytes:
-        """What ends half an event that was sent; what is still kept is dropped."""
+    def last(self, event: bytes) -> bytes:
+        """The event behind what ends half an event that was sent; what is kept is dropped."""
         self._kept = b""
         self.since = None
-        return b"\n\n" if self._partial else b""
+        return b"\n\n" + event if self._partial else event
+
+
+class FrameTail:
+    """Keeps the beginning of a frame back until its rest is there.
+
+    Nobody can use half a frame, so that waiting for the rest costs nothing.
+
+    Attributes:
+        since: always None: nothing is given up for having waited.
+    """
+
+    __slots__ = ("_broken", "_kept", "_owed", "since")
+
+    def __init__(self) -> None:
+        self._broken = False
+        self._kept = b""
+        self._owed = 0
+        self.since: float | None = None
+
+    def whole(self, chunk: bytes, now: float) -> bytes:
+        """The bytes that end with a frame, of what was kept and what came.
+
+        Args:
+            chunk: what came.
+            now: as for `EventTail`.
+        """
+        del now
+        data = self._kept + chunk if self._kept else chunk
+        end = 0
+        if self._owed:
+            end = min(self._owed, len(data))
+            self._owed -= end
+        while not self._broken and len(data) - end >= PRELUDE_SIZE:
+            length = length_of(data[end : end + PRELUDE_SIZE])
+            if length is None:
+                self._broken = True
+            elif len(data) - end >= length:
+                end += length
+            elif length > LONGEST_TAIL:
+                self._owed = length - (len(data) - end)
+                end = len(data)
+            else:
+                break
+        if self._broken:
+            end = len(data)
+        self._kept = data[end:]
+        return data[:end]
+
+    def give_up(self) -> bytes:
+        """What was kept, to be sent although its end is not there."""
+        kept, self._kept = self._kept, b""
+        self._broken = self._broken or bool(kept)
+        return kept
+
+    def last(self, event: bytes) -> bytes:
+        """The event, unless half a frame was sent: then nothing can follow that would be read."""
+        self._kept = b""
+        return b"" if self._owed or self._broken else event
 
 
 def _last_end(data: bytes) -> int:

@@ -43,12 +43,15 @@ class UpstreamFailed(Exception):
     """The upstream gave no usable answer.
 
     Attributes:
-        decision: `connect_error`, `timeout` or `upstream_error`.
+        decision: `connect_error`, `timeout`, `upstream_error` or `local_network`.
         code: the envelope's code.
         detail: the sentence for the envelope.
         kind: which breaker it concerns and what closes it again.
         verdict: `failure`, or `neutral` where the upstream is not to blame.
         sent: the request (or some of it) had left when the failure came.
+        names_this_machine: it can only be the trouble of the machine that this runs on.
+        unknown_issuer: a certificate was issued by nobody that is known here.
+        injected: it was made on purpose, and says nothing about any machine.
     """
 
     def __init__(
@@ -60,6 +63,9 @@ class UpstreamFailed(Exception):
         kind: Kind = Kind.ANSWER,
         verdict: Verdict = Verdict.FAILURE,
         sent: bool = False,
+        names_this_machine: bool = False,
+        unknown_issuer: bool = False,
+        injected: bool = False,
     ) -> None:
         super().__init__(decision, code, detail)
         self.decision = decision
@@ -68,6 +74,9 @@ class UpstreamFailed(Exception):
         self.kind = kind
         self.verdict = verdict
         self.sent = sent
+        self.names_this_machine = names_this_machine
+        self.unknown_issuer = unknown_issuer
+        self.injected = injected
 
 
 class CallerGone(Exception):

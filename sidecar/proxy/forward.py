@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 
 from sidecar import clock as machine
+from sidecar.faults.injector import Fault
 from sidecar.proxy import headers
 from sidecar.proxy.clocks import Clock, timeout
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.runtime import Runtime
+from sidecar.proxy.signing import Signing
+from sidecar.proxy.sigv4 import REPLACED
+from sidecar.telemetry.trace import CallTrace
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Sent once more when a reused connection turns out to be dead; nothing else ever is."""
@@ -30,22 +34,34 @@ class Forwarding:
         clock: of the upstream's silence.
         loop: the running loop.
         started: when the call began, monotonic seconds.
+        signing: signs the request; None where nothing does.
+        trace: the call's place in a trace; None while it has none.
+        fault: what is done to the call on purpose; None to nearly all of them.
 
     Attributes:
+        attempts: requests for which a connection was sought.
         exchange: the connection in use; None before there is one.
+        overhead: seconds of the daemon's own before the request first left, with what `Call` waited
+            for before; None before.
         sent_at: when the request had left, monotonic seconds; None before.
     """
 
     __slots__ = (
+        "_fault",
         "_incoming",
         "_loop",
         "_rest",
         "_runtime",
+        "_signing",
         "_started",
         "_total",
+        "_trace",
         "_upload",
+        "_waiting",
+        "attempts",
         "clock",
         "exchange",
+        "overhead",
         "sent_at",
     )
 
@@ -57,14 +73,23 @@ class Forwarding:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         started: float,
+        signing: Signing | None,
+        trace: CallTrace | None = None,
+        fault: Fault | None = None,
     ) -> None:
+        self._fault = fault
         self._runtime = runtime
         self._incoming = incoming
         self._rest = rest
         self._loop = loop
+        self._signing = signing
         self._started = started
         self._total: asyncio.TimerHandle | None = None
+        self._trace = trace
         self._upload: asyncio.Task[None] | None = None
+        self._waiting = 0.0
+        self.attempts = 0
+        self.overhead: float | None = None
         self.exchange: Exchange | None = None
         self.clock = clock
         clock.begin(self._interrupt)
@@ -79,6 +104,10 @@ class Forwarding:
             Refused: the upload broke a rule.
         """
         incoming = self._incoming
+        if self._signing is not None:
+            begun = machine.monotonic()
+            self._signing.payload = await incoming.hold()
+            self._waiting += machine.monotonic() - begun
         again = incoming.method in SAFE_METHODS and incoming.whole
         exchange = await self._open(fresh=False)
         try:
@@ -90,13 +119,38 @@ class Forwarding:
             self._runtime.upstream.drop_idle()
             if not again:
                 raise
+            if self._trace is not None:
+                last = self._trace.attempts[-1]
+                last.ended, last.error = machine.monotonic(), failure.code
         exchange.close()
         return await self._ask(await self._open(fresh=True))
 
     async def _open(self, *, fresh: bool) -> Exchange:
-        connection = await self._runtime.upstream.connect(fresh=fresh)
+        begun = machine.monotonic()
+        self.attempts += 1
+        if self._trace is not None:
+            self._trace.attempt(begun)
+        try:
+            if self._fault is not None:
+                return await self._open_faulty(self._fault, fresh=fresh)
+            connection = await self._runtime.upstream.connect(fresh=fresh)
+        finally:
+            self._waiting += machine.monotonic() - begun
         self.exchange = Exchange(
             connection,
+            head_only=self._incoming.method == "HEAD",
+            upgrades=self._incoming.upgrades,
+        )
+        return self.exchange
+
+    async def _open_faulty(self, fault: Fault, *, fresh: bool) -> Exchange:
+        from sidecar.faults.wire import open_exchange  # noqa: PLC0415 - only tests need it
+
+        self.exchange = await open_exchange(
+            fault,
+            self._runtime.dialect,
+            self._rest.partition("?")[0],
+            lambda: self._runtime.upstream.connect(fresh=fresh),
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )
@@ -110,6 +164,10 @@ class Forwarding:
             self._total = self._loop.call_later(max(left, 0), self._interrupt, failure)
         incoming = self._incoming
         self.sent_at = machine.monotonic()
+        if self.overhead is None:
+            self.overhead = self.sent_at - self._started - self._waiting
+        if self._trace is not None:
+            self._trace.attempts[-1].sent = self.sent_at
         try:
             exchange.write(self._head() + incoming.framed(incoming.body, last=incoming.whole))
         except ConnectionResetError as error:
@@ -128,9 +186,20 @@ class Forwarding:
         upstream, incoming = self._runtime.upstream, self._incoming
         line = f"{incoming.method} {upstream.absolute}{upstream.prefix}{self._rest} HTTP/1.1\r\n"
         named = headers.connection_names(incoming.raw) if b"connection" in incoming.named else ()
-        lines = headers.request_lines(
-            incoming.raw, upstream.authority, self._runtime.set_headers, named
-        )
+        replaced = self._runtime.set_headers
+        if self._signing is not None:
+            target = upstream.prefix + self._rest
+            replaced = self._signing.lines(
+                incoming.method, target, upstream.authority, incoming.raw, named, replaced
+            )
+            named = {*named, *REPLACED}
+        trace = self._trace
+        if trace is not None:
+            # Ours in place of the caller's, however often and however spelt: there are never two.
+            named = trace.stops(incoming.named, named)
+        lines = headers.request_lines(incoming.raw, upstream.authority, replaced, named)
+        if trace is not None:
+            lines.append(b"traceparent: %b\r\n" % trace.header(trace.attempts[-1]))
         if incoming.upgrades:
             lines.append(headers.UPGRADE)
         return b"".join(

@@ -7,7 +7,6 @@ never looked up and rebuilt. What stops here is what HTTP calls hop-by-hop, what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum, auto
 
@@ -38,10 +37,6 @@ HINTS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 """What asks for a WebSocket and what grants it, on each hop anew."""
-
-_ID_FORBIDDEN = re.compile(r"[^A-Za-z0-9._:/-]+")
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-CORRELATION_LIMIT = 128
 
 
 def is_own(name: str) -> bool:
@@ -157,22 +152,3 @@ def response_lines(raw: RawHeaders, dropped: Collection[bytes], *, keep_own: boo
 def lines(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Header lines of the daemon's own; values are ASCII by construction."""
     return "".join(f"{name}: {value}\r\n" for name, value in pairs).encode("latin-1")
-
-
-def sanitised_id(value: str) -> str:
-    """A correlation id of at most 128 characters of `[A-Za-z0-9._:/-]`."""
-    return _ID_FORBIDDEN.sub("_", value.strip())[:CORRELATION_LIMIT]
-
-
-def correlation_id(found: dict[bytes, bytes]) -> str | None:
-    """The caller's own id: `x-correlation-id`, `x-request-id`, or the trace id; None if absent."""
-    for name in (b"x-correlation-id", b"x-request-id"):
-        if name in found:
-            given = sanitised_id(found[name].decode("latin-1"))
-            if given:
-                return given
-    if b"traceparent" in found:
-        trace = _TRACEPARENT.fullmatch(found[b"traceparent"].decode("latin-1").strip())
-        # The specification of trace contexts calls an id of zeros invalid.
-        return trace[1] if trace and trace[1].strip("0") else None
-    return None

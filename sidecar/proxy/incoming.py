@@ -6,8 +6,7 @@ The body is read only as far as the model's name needs it; the rest streams thro
 from __future__ import annotations
 
 import hashlib
-import os
-import random
+from collections import deque
 from collections.abc import Collection
 
 from aiohttp import HttpVersion11, StreamReader
@@ -16,28 +15,33 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from sidecar import correlation
 from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.breaker.gating import LimitKey
 from sidecar.config.resolved import Config, Provider
 from sidecar.envelope.credentials import request_secrets
 from sidecar.envelope.model_name import ModelScan, model_in_multipart
+from sidecar.envelope.policy import wants_envelope
 from sidecar.envelope.redact import SecretPaths
-from sidecar.proxy import headers, replies, target
+from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.limit_key import limit_key
+from sidecar.proxy.signing import MOST_BODY
 
 SAMPLE = 64 * 1024
 """Bytes of the body that tell one request from another."""
 
 SIGV4_REMEDY = (
-    "an AWS SigV4 signature covers Host and path and cannot survive forwarding; "
-    "use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock instead; boto3 sends one over https "
-    "only, so give `listen` a certificate"
+    "an AWS SigV4 signature covers Host and path and cannot survive forwarding; let the daemon "
+    "sign (sign.aws under the provider), or use an API key (AWS_BEARER_TOKEN_BEDROCK) for Bedrock "
+    "instead; boto3 sends one over https only, so give `listen` a certificate"
 )
 
-
-_ids = random.Random(os.urandom(16))  # noqa: S311 - ids tell calls apart, they guard nothing
+SIGNED_BODY = (
+    "the body is signed or framed in parts (X-Amz-Content-Sha256: STREAMING-...), which cannot be "
+    "signed anew; send it in one piece"
+)
 
 
 class Incoming:
@@ -57,8 +61,12 @@ class Incoming:
     __slots__ = (
         "_connection",
         "_expects",
+        "_held",
+        "_kept",
+        "_kept_most",
         "_length",
         "_limit",
+        "_limit_name",
         "_message",
         "_payload",
         "_sample",
@@ -80,13 +88,17 @@ class Incoming:
         self._message = message
         self._payload = payload
         self._expects = False
+        self._held: deque[bytes] | tuple[()] = ()
+        self._kept: list[bytes] | None = None
+        self._kept_most = 0
         self._length = 0
         self._limit: int | None = None
+        self._limit_name = "limits.request_body"
         self._sample = b""
         self.method = message.method
         self.raw = message.raw_headers
         self.named = headers.by_name(self.raw)
-        self.correlation_id = headers.correlation_id(self.named) or f"{_ids.getrandbits(128):032x}"
+        self.correlation_id = correlation.given(self.named) or correlation.made()
         self.http10 = message.version < HttpVersion11
         self.body = b""
         self.whole = payload.is_eof()
@@ -119,7 +131,7 @@ class Incoming:
 
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
-        return replies.wants_envelope(self.header(b"accept"))
+        return wants_envelope(self.header(b"accept"))
 
     def secrets(
         self, configured: headers.RawHeaders = (), secret_paths: SecretPaths = ()
@@ -183,21 +195,36 @@ class Incoming:
         if not origin_allowed(self.header(b"origin"), self.header(b"sec-fetch-site"), host):
             raise Refused("forbidden_host", "a foreign web page may not call through this daemon")
 
-    def check_for(self, provider: Provider, found: target.Target, *, has_prefix: bool) -> None:
+    def check_for(
+        self, provider: Provider, found: target.Target, *, has_prefix: bool, is_signed: bool
+    ) -> None:
         """What can be refused once the provider is known.
+
+        Args:
+            provider: its configuration.
+            found: the routed target.
+            has_prefix: the upstream's URL has a path.
+            is_signed: the daemon signs the request, so that a caller's own signature is no matter.
 
         Raises:
             Refused: `bad_request`, `sigv4_unsupported` or `too_large`.
         """
         if has_prefix and target.climbs(found.path):
             raise Refused("bad_request", "the path leaves the provider's configured prefix")
-        authorization = self.named.get(b"authorization")
-        signed = authorization is not None and authorization.startswith(b"AWS4-")
-        if signed or "X-Amz-Signature=" in found.query:
-            raise Refused("sigv4_unsupported", SIGV4_REMEDY)
+        self._limit = provider.limits.request_body
+        if not is_signed:
+            authorization = self.named.get(b"authorization")
+            signed = authorization is not None and authorization.startswith(b"AWS4-")
+            if signed or "X-Amz-Signature=" in found.query:
+                raise Refused("sigv4_unsupported", SIGV4_REMEDY)
+        else:
+            if self.named.get(b"x-amz-content-sha256", b"").startswith(b"STREAMING-"):
+                raise Refused("sigv4_unsupported", SIGNED_BODY)
+            if self._limit is None:
+                self._limit = MOST_BODY
+                self._limit_name = "what is held to be signed, unless limits.request_body is set"
         length = self.named.get(b"content-length")
         self._length = int(length) if length is not None else 0
-        self._limit = provider.limits.request_body
         self._check_length()
         expect = self.named.get(b"expect")
         self._expects = (
@@ -209,7 +236,7 @@ class Incoming:
     def _check_length(self) -> None:
         if self._limit is not None and self._length > self._limit:
             raise Refused(
-                "too_large", f"the request's body is over limits.request_body ({self._limit} bytes)"
+                "too_large", f"the request's body is over {self._limit_name} ({self._limit} bytes)"
             )
 
     # -- the body ---------------------------------------------------------------------------
@@ -253,6 +280,27 @@ class Incoming:
         self.body = b"".join(parts)
         self.whole = self._payload.at_eof()
 
+    async def hold(self) -> str:
+        """Reads the body to its end and keeps it for `part`.
+
+        Returns:
+            Its SHA-256 in hexadecimal digits.
+
+        Raises:
+            CallerGone: the caller sends nothing any more.
+            Refused: the body is too large, or its framing is broken.
+        """
+        digest = hashlib.sha256(self.body)
+        held: deque[bytes] = deque()
+        while not self.at_end:
+            chunk = await self.part()
+            if chunk:
+                digest.update(chunk)
+                held.append(chunk)
+        self._held = held
+        self.whole = not held
+        return digest.hexdigest()
+
     async def part(self) -> bytes:
         """The next bytes of the body; empty at its end.
 
@@ -260,14 +308,48 @@ class Incoming:
             CallerGone: the caller sends nothing any more.
             Refused: the body is too large, or its framing is broken.
         """
+        if self._held:
+            return self._held.popleft()
         chunk = await self._connection.received(self._payload.readany())
         self._count(chunk)
+        if self._kept is not None:
+            self._keep(chunk)
         return chunk
+
+    def keep(self, most: int) -> None:
+        """Keeps what was read of the body, and what will be, so that it can be sent again.
+
+        Args:
+            most: bytes that are kept; of a larger body nothing is.
+        """
+        self._kept, self._kept_most = [], most
+        self._keep(self.body)
+
+    def _keep(self, chunk: bytes) -> None:
+        assert self._kept is not None
+        self._kept_most -= len(chunk)
+        if self._kept_most < 0:
+            self._kept = None
+        elif chunk:
+            self._kept.append(chunk)
+
+    @property
+    def kept(self) -> bool:
+        """Is everything that was read of the body still here?"""
+        return self._kept is not None
+
+    def rewind(self) -> None:
+        """Begins the body anew; only what is `kept` can be."""
+        assert self._kept is not None
+        self.body = b"".join(self._kept)
+        self._kept = [self.body]
+        self._held = ()
+        self.whole = self._payload.at_eof()
 
     @property
     def at_end(self) -> bool:
         """Has the body been read to its end?"""
-        return self._payload.at_eof()
+        return not self._held and self._payload.at_eof()
 
     def _count(self, chunk: bytes) -> None:
         if len(self._sample) < SAMPLE:

@@ -17,13 +17,14 @@ import msgspec
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Mode, Outcome
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
-from sidecar.envelope.model import Classified, Envelope, Headers, Seen, Verdict
-from sidecar.envelope.policy import is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import StreamReader
+from sidecar.envelope.model import Classified, Headers, Seen, Verdict
+from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
+from sidecar.envelope.stream import FRAMES_TYPE, StreamReader, is_stream
 from sidecar.proxy import headers, replies
-from sidecar.proxy.events import Scanner
+from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.hints import hint_of
@@ -146,15 +147,27 @@ class Judge:
             self._seen(complete=True),
             rules=self._runtime.config.rules,
             correlation_id=self._call.correlation_id,
-            secrets=self._secrets,
+            secrets=self._call.secrets,
         )
         return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
 
-    def _secrets(self) -> tuple[str, ...]:
-        """What the upstream was sent and must not be quoted with."""
-        return self._call.incoming.secrets(
-            self._runtime.set_headers, self._runtime.dialect.secret_paths
-        )
+    def is_stream(self, first_bytes: bytes) -> bool:
+        """Is the answer judged by its events: by its media type, its first bytes or its route?"""
+        if is_stream(self.content_type, first_bytes):
+            return True
+        return bool(first_bytes) and self._is_json_stream()
+
+    def _is_json_stream(self) -> bool:
+        if "json" not in (self.content_type or "").lower():
+            return False
+        return self._runtime.dialect.streams_json(self._call.incoming.method, self._call.path)
+
+    def tail(self) -> EventTail | FrameTail | None:
+        """What tells where an event of the stream ends; None where one of ours cannot follow."""
+        kind = (self.content_type or "").lower()
+        if kind.startswith(FRAMES_TYPE):
+            return FrameTail()
+        return None if self._is_json_stream() else EventTail()
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -184,7 +197,7 @@ class Judge:
                 self._runtime.dialect,
                 rules=self._runtime.config.rules,
                 correlation_id=self._call.correlation_id,
-                secrets=self._secrets,
+                secrets=self._call.secrets,
             )
         except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
             rule = f"fault: {type(error).__name__}"
@@ -197,7 +210,9 @@ class Judge:
             return
         if classified.rule.startswith("fault"):
             self._report_fault(classified.rule)
-        envelope = classified.envelope
+        if call.repeats is not None:
+            classified = call.repeats.reconsider(classified)
+        envelope = classified.brief
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)
         fingerprint = None
@@ -206,8 +221,8 @@ class Judge:
         if classified.verdict is Verdict.FAILURE and repeatable:
             fingerprint = call.incoming.fingerprint()
         hint = None
-        if classified.verdict is Verdict.THROTTLE and envelope is not None:
-            hint = hint_of(envelope, self.headers, machine.wall())
+        if classified.verdict is Verdict.THROTTLE and classified.envelope is not None:
+            hint = hint_of(classified.envelope, self.headers, machine.wall())
         counted = call.settle(
             Outcome(
                 classified.verdict,
@@ -217,12 +232,12 @@ class Judge:
                 status=self.status,
                 fingerprint=fingerprint,
                 hint_source=hint.source if hint else None,
-                resets_in=_resets_in(envelope),
+                resets_in=_resets_in(classified),
             )
         )
         if counted is not classified.verdict:
             rule = f"{classified.rule}; counted as a failure: shedding.open_after"
-            call.classified = msgspec.structs.replace(classified, verdict=counted, rule=rule)
+            call.classified = classified.judged(counted, rule)
 
     def suppose(self, classified: Classified) -> None:
         """What the answer seems to mean, for its head; the rest of the body may tell better."""
@@ -238,7 +253,7 @@ class Judge:
 
     def conclude_supposed(self) -> None:
         """Nothing more will come: an error that the head told of stands."""
-        if self._supposed is not None and self._supposed.envelope is not None:
+        if self._supposed is not None and self._supposed.brief is not None:
             self.conclude(self._supposed)
 
     def _report_fault(self, rule: str) -> None:
@@ -286,7 +301,7 @@ class Judge:
         """
         call, message = self._call, self._message
         classified = call.classified
-        envelope = classified.envelope if classified is not None else None
+        envelope = classified.brief if classified is not None else None
         keep_own = self._runtime.keeps_own
         if envelope is None or self.off or classified is None:
             call.accepted(self.headers)
@@ -313,15 +328,16 @@ class Judge:
         dropped = headers.HINTS.union(name.encode() for name in names)
         framing = self.framing
         replaced = call.incoming.wants_envelope() and framing is not Framing.NONE
-        media_type = replies.ENVELOPE_TYPE
+        media_type = ENVELOPE_TYPE
         if replaced:
-            body = msgspec.json.encode(envelope)
+            body = msgspec.json.encode(classified.envelope)
         elif instead is not None and status >= 400:
             replaced = True
             media_type, spoken = replies.body_of(
                 envelope, status, self._runtime.dialect, call.path, plain=False
             )
             body = instead() or spoken
+            own.extend(self._runtime.dialect.error_headers(envelope, call.path))
         if replaced:
             dropped = dropped | REPLACED_BODY
             own.append(("content-type", media_type))
@@ -341,9 +357,9 @@ class Judge:
         ]
 
     def _advice(self, classified: Classified) -> str | None:
-        assert classified.envelope is not None
+        assert classified.brief is not None
         return should_retry(
-            classified.envelope,
+            classified.brief,
             decision="forwarded",
             terminal=classified.terminal,
             sdk_wait_max=self._runtime.config.sdk_wait_max,
@@ -351,8 +367,12 @@ class Judge:
         )
 
 
-def _resets_in(envelope: Envelope | None) -> float | None:
+def _resets_in(classified: Classified) -> float | None:
     """Seconds until a spent window reopens, where the answer says so."""
+    brief = classified.brief
+    if brief is None or brief.code not in BUDGET_WORDS:
+        return None
+    envelope = classified.envelope
     told = envelope.raw.get("resets_in") if envelope is not None and envelope.raw else None
     return float(told) if isinstance(told, int | float) else None
 

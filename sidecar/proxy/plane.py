@@ -21,15 +21,21 @@ from sidecar.breaker.admission import Admission
 from sidecar.breaker.model import Mode, Refusal, State
 from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
+from sidecar.config.fault_rules import header_document, read_fault_document
+from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
+from sidecar.config.schema import FaultSection
 from sidecar.envelope import dialects
+from sidecar.faults.injector import Faults
 from sidecar.proxy import target
 from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.incoming import Incoming
-from sidecar.proxy.runtime import Runtime, breaker_settings
+from sidecar.proxy.network_watch import NetworkWatch
+from sidecar.proxy.runtime import Runtime, breakers_of
 from sidecar.telemetry.observer import Fault, Observer
+from sidecar.telemetry.trace import Tracing
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -42,27 +48,39 @@ class DataPlane:
 
     Args:
         config: the configuration in force.
-        registry: the breakers; configured here, since it follows the providers.
+        registry: the breakers; configured here, since it follows the providers and dependencies.
         observer: hears of every finished call.
+        tracing: gives calls their places in traces; by default none.
 
     Attributes:
         runtimes: the providers by name.
         draining: new calls are answered `draining`.
         stopping: what still runs is being cut.
+        faults: what is done to calls on purpose.
+        watch: whether this machine has a way out.
         generic: the dialect for answers that concern no provider.
     """
 
-    def __init__(self, config: Config, registry: Registry, observer: Observer) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        observer: Observer,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.config = config
         self.registry = registry
         self.observer = observer
+        self.tracing = tracing or Tracing()
         self._configure_registry(config)
         self.runtimes = {
             name: Runtime(provider, self.loop, registry.gates(name))
             for name, provider in config.providers.items()
         }
         self.generic = dialects.get("generic")
+        self.faults = Faults(config.faults)
+        self.watch = NetworkWatch(self.loop, registry, observer, lambda: self.runtimes)
         self.draining = False
         self.stopping = False
         self._connections: set[Connection] = set()
@@ -150,6 +168,20 @@ class DataPlane:
             return True
         return not named.literal and host_allowed(form.authority, self.config.allowed_hosts)
 
+    def fault_asked_for(self, header: str | None) -> FaultSection | None:
+        """The fault that a call asks for itself; None where that is not allowed.
+
+        Raises:
+            Refused: it asks for nothing that there is.
+        """
+        if header is None or not self.faults.allowed:
+            return None
+        try:
+            return read_fault_document(header_document(header))
+        except ConfigError as error:
+            told = "; ".join(problem.message for problem in error.problems)
+            raise Refused("bad_request", f"x-sidecar-fault: {told}") from None
+
     def known(self) -> str:
         """What is said to a call for a provider that is not there; quotes nothing of it."""
         known = ", ".join(sorted(self.runtimes)) or "none"
@@ -207,11 +239,10 @@ class DataPlane:
                 runtime.retire()
         self.runtimes = runtimes
         self.config = config
+        self.faults.configure(config.faults)
 
     def _configure_registry(self, config: Config) -> None:
-        self.registry.configure(
-            {name: breaker_settings(p) for name, p in config.providers.items()}, clock.monotonic()
-        )
+        self.registry.configure(breakers_of(config), clock.monotonic())
 
     def drop_idle(self) -> None:
         """Closes every idle connection to an upstream."""
@@ -243,6 +274,7 @@ class DataPlane:
     async def stop(self) -> None:
         """Cuts what still runs, honestly, and closes every connection."""
         self.stopping = True
+        self.watch.close()
         for connection in list(self._connections):
             connection.cancel()
         if self._active:

@@ -12,9 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sidecar.envelope.model import Envelope
-from sidecar.envelope.stream import is_stream
 from sidecar.proxy.clocks import Clock
-from sidecar.proxy.events import EventTail, Scanner
+from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.judge import Judge, can_carry_error
@@ -60,7 +59,7 @@ class Relay:
         self._copies = True
         self._here = False
         self._scanner: Scanner | None = None
-        self._tail: EventTail | None = None
+        self._tail: EventTail | FrameTail | None = None
         self._content = False
         self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
 
@@ -79,7 +78,7 @@ class Relay:
         else:
             self._wait_for_content()
         failed = judge.status >= 400 or judge.told_in_head
-        if not failed and is_stream(judge.content_type, b""):
+        if not failed and judge.is_stream(b""):
             self._begin_stream()
             await self._hold_stream([])
         elif judge.off or not (failed or can_carry_error(judge.content_type)):
@@ -101,6 +100,8 @@ class Relay:
         if scanner is not None:
             scanner.feed(chunk)
             self._content = scanner.content
+            if self._call.first_content_at is None and scanner.begun:
+                self._call.first_content_at = self._call.heard_at
             if scanner.terminated:
                 self._judge.conclude(scanner.finish(clean=True))
                 self._clock.arm("idle", TERMINATED_GRACE)
@@ -160,7 +161,7 @@ class Relay:
         if not chunk:
             return
         judge = self._judge
-        if not parts and judge.status < 400 and is_stream(judge.content_type, chunk):
+        if not parts and judge.status < 400 and judge.is_stream(chunk):
             self._begin_stream()
         parts.append(chunk)
         self._heard(chunk)
@@ -244,7 +245,7 @@ class Relay:
     def _begin_stream(self) -> None:
         self._scanner = self._judge.scanner()
         if self._scanner is not None and self._scanner.plain and not self._scanner.framed:
-            self._tail = EventTail()
+            self._tail = self._judge.tail()
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
@@ -303,10 +304,10 @@ class Relay:
             return
         verdict = scanner.finish(clean=True)
         judge.conclude(verdict)
-        if verdict.envelope is None or scanner.failed is not None:
+        if verdict.brief is None or scanner.failed is not None:
             self._end()
         else:
-            self._cut(verdict.envelope)
+            self._cut(verdict.brief)
 
     def _failed_late(self, failure: UpstreamFailed) -> None:
         """The upstream fell silent or broke off after the head had been sent."""
@@ -323,11 +324,11 @@ class Relay:
         elif scanner is None or failure.decision == "timeout":
             classified = judge.of_failure(failure)
             judge.conclude(classified, kind=failure.kind)
-            self._cut(classified.envelope)
+            self._cut(classified.brief)
         else:
             classified = scanner.finish(clean=False)
             judge.conclude(classified)
-            self._cut(classified.envelope)
+            self._cut(classified.brief)
 
     def left(self) -> None:
         """The caller has gone: what the answer had said by then counts all the same."""
@@ -361,4 +362,4 @@ class Relay:
             out.cut(self._judge.dialect.frame_error(envelope, kind) if whole else b"")
             return
         event = self._runtime.dialect.stream_error(envelope, self._call.path)
-        out.cut(tail.before_event() + event)
+        out.cut(tail.last(event))

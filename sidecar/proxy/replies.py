@@ -13,11 +13,7 @@ import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.model import Envelope, ErrorClass, Source, Verdict
-from sidecar.envelope.policy import header_envelope, retry_headers
-
-ENVELOPE_TYPE = "application/vnd.error-envelope+json"
-"""Asked for by `Accept`: the eight fields as the body of any error."""
-
+from sidecar.envelope.policy import ENVELOPE_TYPE, header_envelope, retry_headers
 
 SDK_WAIT_MAX = 60.0
 """Seconds, where no provider is at hand to say; the default of `sdk_wait_max`."""
@@ -44,12 +40,15 @@ class Decision(NamedTuple):
 
 
 _T, _P, _V = ErrorClass.TRANSIENT, ErrorClass.PERMANENT, ErrorClass.VALIDATION
+_A = ErrorClass.AUTHENTICATION
 _R = ErrorClass.RATE_LIMIT
 
 DECISIONS: dict[str, Decision] = {
     "breaker_open": Decision(503, _T, retryable=True),
     "shed": Decision(429, _R, retryable=True),
     "quota": Decision(402, _P, retryable=False),
+    "bulkhead": Decision(503, _T, retryable=True, retry_after=1.0, code="bulkhead_full"),
+    "local_network": Decision(503, _T, retryable=True, code="local_network_down"),
     "connect_error": Decision(502, _T, retryable=True, source=Source.HTTP),
     "timeout": Decision(504, _T, retryable=True, source=Source.HTTP),
     "upstream_error": Decision(502, _T, retryable=True, source=Source.HTTP),
@@ -59,6 +58,7 @@ DECISIONS: dict[str, Decision] = {
     "not_allowed": Decision(405, _P, retryable=False),
     "bad_request": Decision(400, _V, retryable=False),
     "sigv4_unsupported": Decision(400, _V, retryable=False),
+    "missing_credentials": Decision(401, _A, retryable=False),
     "too_large": Decision(413, _V, retryable=False),
     "internal_error": Decision(500, _P, retryable=False),
 }
@@ -66,10 +66,10 @@ DECISIONS: dict[str, Decision] = {
 LOCAL = frozenset(DECISIONS) - {"connect_error", "timeout", "upstream_error", "internal_error"}
 """The decisions by which a call never left: no breaker hears of them."""
 
-OWN_CODES = frozenset({"local_resource"})
-"""Codes of `connect_error` that name a shortage of this machine."""
+OWN_CODES = frozenset({"local_resource", "loop_stalled", "untrusted_ca"})
+"""Codes of `connect_error` and `timeout` that name trouble of this machine's own."""
 
-NOT_RETRYABLE_CODES = frozenset({"tls_failure"})
+NOT_RETRYABLE_CODES = frozenset({"tls_failure", "untrusted_ca"})
 """Codes of `connect_error` that the identical request meets again."""
 
 REASONS = {
@@ -141,11 +141,6 @@ def body_of(
     if plain:
         return ENVELOPE_TYPE, msgspec.json.encode(envelope)
     return "application/json", dialect.error_body(envelope, status, path)
-
-
-def wants_envelope(accept: str | None) -> bool:
-    """Does the caller ask for the envelope as the body of errors?"""
-    return accept is not None and ENVELOPE_TYPE in accept.lower()
 
 
 def error_headers(

@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.gates import Gates
 from sidecar.breaker.gating import GateSettings, QuotaMode
 from sidecar.breaker.model import Mode, ProviderSettings, Scope, Settings
-from sidecar.config.resolved import Provider
+from sidecar.breaker.retries import RetryBudget
+from sidecar.config.resolved import Config, Provider
 from sidecar.config.schema import SetHeader
+from sidecar.dependencies import guard
 from sidecar.envelope import dialects
+from sidecar.proxy.signing import Signer
 from sidecar.proxy.upstream import Upstream, tls_stamps
 
 SECRET_REFRESH = 5.0
@@ -28,10 +32,13 @@ class Runtime:
 
     Attributes:
         heard: when a call of each key last got a byte, monotonic seconds.
-        in_flight: calls under way.
+        bulkhead: the places of calls under way, and who waits for one.
         gates: its rate limits and spent budgets; false while there is none.
+        in_flight: calls that have begun and not ended.
+        retry_budget: the calls that may be sent again; None where none are.
         retired: a reload took the provider away; its calls end as they are.
         keeps_own: the upstream is another of these daemons, whose own headers are passed on.
+        signer: signs what leaves; None where callers' own signatures and keys pass.
     """
 
     def __init__(self, provider: Provider, loop: asyncio.AbstractEventLoop, gates: Gates) -> None:
@@ -42,6 +49,9 @@ class Runtime:
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"
         self.upstream = Upstream(provider, loop)
+        self.signer = None if provider.sign.aws is None else Signer(provider, loop)
+        self.bulkhead = Bulkhead(provider.limits.in_flight, provider.shedding.max_queue)
+        self.retry_budget = _retry_budget(provider)
         self._connection_settings = connection_settings(provider)
         self.mark_lines = (
             f"x-sidecar-provider: {self.name}\r\nx-sidecar-decision: forwarded\r\n".encode()
@@ -60,6 +70,12 @@ class Runtime:
         """
         if connection_settings(provider) != self._connection_settings:
             return False
+        if provider.sign != self.config.sign:
+            # Credentials that were found stay where nothing changed about them.
+            self.signer = None if provider.sign.aws is None else Signer(provider, self._loop)
+        if provider.retry != self.config.retry:
+            self.retry_budget = _retry_budget(provider)
+        self.bulkhead.configure(provider.limits.in_flight, provider.shedding.max_queue)
         self.config = provider
         self.dialect = dialect_of(provider)
         self.keeps_own = provider.dialect == "sidecar"
@@ -95,6 +111,11 @@ class Runtime:
         self.retired = True
         if not self.in_flight:
             self._loop.create_task(self.upstream.close())
+
+
+def _retry_budget(provider: Provider) -> RetryBudget | None:
+    retry = provider.retry
+    return RetryBudget(retry.budget, retry.attempts) if retry.attempts and retry.budget else None
 
 
 class Secret:
@@ -135,6 +156,14 @@ def connection_settings(provider: Provider) -> tuple[object, ...]:
         provider.timeouts.connect,
         provider.timeouts.keep_alive,
     )
+
+
+def breakers_of(config: Config) -> dict[str, ProviderSettings]:
+    """Everything that has breakers, by name: what is called through the daemon, and what is not."""
+    return {
+        **{name: breaker_settings(one) for name, one in config.providers.items()},
+        **{name: guard.breaker_settings(one) for name, one in config.dependencies.items()},
+    }
 
 
 def breaker_settings(provider: Provider) -> ProviderSettings:

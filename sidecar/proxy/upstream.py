@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import socket
 import ssl
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -29,20 +31,41 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from sidecar.breaker.model import Kind
+from sidecar.breaker.network import host_of
 from sidecar.config.addresses import is_loopback
 from sidecar.config.resolved import Provider
 from sidecar.envelope.model import Verdict
+from sidecar.proxy import clocks
 from sidecar.proxy.exchange import UpstreamProtocol
 from sidecar.proxy.failures import UpstreamFailed
+from sidecar.proxy.resolver import Resolver
 
 DNS_TTL = 10
 """Seconds an address is cached: a service that moved is found again within one of these."""
 
 
 OWN_SHORTAGE = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}
+    {
+        errno.EAGAIN,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOBUFS,
+        errno.EADDRNOTAVAIL,
+    }
 )
-"""Out of descriptors, memory or local ports: no upstream's fault."""
+"""Out of threads, descriptors, memory or local ports: no upstream's fault."""
+
+
+NO_WAY_OUT = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EPERM, errno.EACCES})
+"""No route, no network, or a firewall of this machine's own: no other host is to blame for it."""
+
+
+UNKNOWN_ISSUER = frozenset({2, 19, 20, 21})
+"""OpenSSL's verify codes of a chain that ends in nobody the bundle knows (X509_V_ERR_…)."""
+
+_TRIED = re.compile(r"\[Errno (\d{1,5})\]")
+"""What aiohappyeyeballs writes of each address, where they failed for different reasons."""
 
 
 class Upstream:
@@ -54,6 +77,8 @@ class Upstream:
 
     Attributes:
         authority: the `Host` that the upstream sees.
+        host: the host that is connected to, the egress proxy's if there is one, as the network
+            detector names it; None for a Unix socket.
         prefix: the path of the upstream's URL, without a slash at its end.
         absolute: what stands before the target where an egress proxy wants its absolute form.
         proxy_lines: header lines for that proxy.
@@ -77,6 +102,7 @@ class Upstream:
                 keepalive_timeout=provider.timeouts.keep_alive,
                 limit=0,
                 ttl_dns_cache=DNS_TTL,
+                resolver=Resolver(),
             )
         # The connector has no public seam for its protocol; a subclass keeps its own counts.
         connector._factory = cast(  # noqa: SLF001
@@ -93,10 +119,17 @@ class Upstream:
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers(self.authority.decode()) if proxy else None,
         )
+        self._loop = loop
+        self._trusts_nobody = url.scheme == "https" and trusts_nobody(tls_context(provider))
         self._timeout = ClientTimeout(
             connect=provider.timeouts.connect,
             sock_connect=provider.timeouts.connect,
             ceil_threshold=1e9,
+        )
+        self.host = (
+            None
+            if provider.upstream.startswith("unix:")
+            else host_of((proxy.url if proxy else url).host or "")
         )
         self.absolute = (
             f"http://{self.authority.decode()}" if proxy and url.scheme == "http" else ""
@@ -116,6 +149,7 @@ class Upstream:
         Raises:
             UpstreamFailed: `connect_error`, with the code that tells why.
         """
+        began = self._loop.time()
         try:
             while True:
                 connection = await self._connector.connect(self._request, [], self._timeout)
@@ -125,7 +159,13 @@ class Upstream:
                     return connection
                 connection.close()
         except Exception as error:  # the boundary: the library's families become ours
-            raise _connect_failure(error, self.authority.decode()) from error
+            failure = _connect_failure(error, self.authority.decode())
+            late = self._loop.time() - began - (self._timeout.connect or 0)
+            if failure.code == "connect_timeout" and late >= clocks.STALLED:
+                failure = _stalled(late)
+            elif failure.unknown_issuer and self._trusts_nobody:
+                failure.names_this_machine = True
+            raise failure from error
 
     def drop_idle(self) -> None:
         """Closes the idle connections: one of them was found dead, its siblings are suspect."""
@@ -209,6 +249,28 @@ def _tls_context(
     return context
 
 
+def trusts_nobody(context: ssl.SSLContext) -> bool:
+    """Is there no authority that a certificate could be issued by, as in an image without any?"""
+    if context.cert_store_stats()["x509_ca"]:
+        return False
+    # Those of a folder are loaded when they are needed, and counted then.
+    folder = ssl.get_default_verify_paths().capath
+    try:
+        return not folder or not any(Path(folder).iterdir())
+    except OSError:
+        return True
+
+
+def _stalled(late: float) -> UpstreamFailed:
+    return UpstreamFailed(
+        "connect_error",
+        "loop_stalled",
+        f"this daemon did not run for {late:.1f} s while it was connecting",
+        kind=Kind.CONNECTION,
+        verdict=Verdict.NEUTRAL,
+    )
+
+
 def _authority(scheme: str, netloc: str) -> bytes:
     """The `Host` for an upstream: the port only where it is not the scheme's own."""
     default = {"http": ":80", "https": ":443"}[scheme]
@@ -218,37 +280,77 @@ def _authority(scheme: str, netloc: str) -> bytes:
 def _connect_failure(error: Exception, host: str) -> UpstreamFailed:
     """Which `connect_error` an exception of the connector is."""
 
-    def fail(code: str, detail: str) -> UpstreamFailed:
-        return UpstreamFailed("connect_error", code, f"{host}: {detail}", kind=Kind.CONNECTION)
+    def fail(
+        code: str, detail: str, *, here: bool = False, unknown_issuer: bool = False
+    ) -> UpstreamFailed:
+        return UpstreamFailed(
+            "connect_error",
+            code,
+            f"{host}: {detail}",
+            kind=Kind.CONNECTION,
+            names_this_machine=here,
+            unknown_issuer=unknown_issuer,
+        )
 
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return fail("dns_failure", "the name does not resolve")
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return fail("tls_failure", f"TLS failed: {_tls_reason(error)}")
-    if isinstance(error, TimeoutError):
-        return fail("connect_timeout", "no connection within timeouts.connect")
+        unknown = any(
+            getattr(cause, "verify_code", 0) in UNKNOWN_ISSUER for cause in _causes(error)
+        )
+        detail = f"TLS failed: {_tls_reason(error)}"
+        return fail("tls_failure", detail, unknown_issuer=unknown)
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return fail("connection_refused", f"the egress proxy answered {error.status}")
-    cause: Any = error
-    while cause is not None:
+        # From 500 on it tried, and says that it could not reach the upstream.
+        detail = f"the egress proxy answered {error.status}"
+        return fail("connection_refused", detail, here=error.status < 500)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return fail("connection_refused", "the egress proxy cannot be reached", here=True)
+    for cause in _causes(error):
         if isinstance(cause, socket.gaierror):
+            if cause.errno == socket.EAI_AGAIN:
+                return fail("dns_failure", "the resolver says to try again", here=True)
             return fail("dns_failure", "the name does not resolve")
-        if isinstance(cause, ConnectionRefusedError):
+        if isinstance(cause, TimeoutError):
+            return fail("connect_timeout", "no connection within timeouts.connect")
+        numbers = _numbers(cause)
+        if errno.ECONNREFUSED in numbers:
             return fail("connection_refused", "connection refused")
-        if isinstance(cause, OSError) and cause.errno in OWN_SHORTAGE:
+        if shortage := numbers & OWN_SHORTAGE:
             return UpstreamFailed(
                 "connect_error",
                 "local_resource",
-                f"this machine ran short: {os.strerror(cause.errno).lower()}",
+                f"this machine ran short: {os.strerror(min(shortage)).lower()}",
                 kind=Kind.CONNECTION,
                 verdict=Verdict.NEUTRAL,
             )
-        if isinstance(cause, TimeoutError):
-            return fail("connect_timeout", "no connection within timeouts.connect")
-        cause = getattr(cause, "os_error", None) or cause.__cause__
+        if numbers and numbers <= NO_WAY_OUT:
+            return fail("connection_reset", os.strerror(min(numbers)).lower(), here=True)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return fail("dns_failure", "the name does not resolve")
     if isinstance(error, FileNotFoundError) or "No such file" in str(error):
         return fail("connection_refused", "the socket does not exist")
     return fail("connection_reset", "no connection could be made")
+
+
+def _causes(error: Exception) -> Iterator[BaseException]:
+    cause: Any = error
+    while cause is not None:
+        yield cause
+        for name in ("certificate_error", "os_error"):
+            inner = getattr(cause, name, None)
+            if inner is not None:
+                break
+        else:
+            inner = cause.__cause__
+        cause = None if inner is cause else inner
+
+
+def _numbers(cause: BaseException) -> frozenset[int]:
+    """The operating system's numbers in an error: of each address, where several were tried."""
+    if not isinstance(cause, OSError):
+        return frozenset()
+    if cause.errno is not None:
+        return frozenset({cause.errno})
+    return frozenset(map(int, _TRIED.findall(str(cause)[:4096])))
 
 
 def _tls_reason(error: Exception) -> str:

@@ -94,7 +94,8 @@ def exception_facts(error: BaseException) -> dict[str, Any]:
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
-def _fields(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
+def fields_of(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
+    """A record's event and its fields, cleaned."""
     facts = getattr(record, FACTS, None)
     event = record.getMessage()
     fields: dict[str, Any] = {}
@@ -119,7 +120,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
-        event, fields = _fields(record)
+        event, fields = fields_of(record)
         line = {"time": _stamp(record.created), "level": record.levelname.lower(), "event": event}
         for name, value in fields.items():
             line.setdefault(name, value)
@@ -131,7 +132,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
-        event, fields = _fields(record)
+        event, fields = fields_of(record)
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         level = _SHORT_LEVELS.get(record.levelname, record.levelname)
         words = [clock, f"{level:<5}", _text(event, bare_spaces=True)]

@@ -2,8 +2,8 @@
 
 An open breaker may refuse thousands of calls a second, so refusals are summed up every ten seconds
 instead. Everything else that ends badly leaves a line of its own, a caller that hung up included:
-that one is neither an error nor a success, and is no 4xx. Event names are the messages, facts are
-the fields; docs/logs.md lists them.
+that one is neither an error nor a success, and is no 4xx; in a storm of equal ones ten a minute,
+and a count. Event names are the messages, facts are the fields; docs/logs.md lists them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ import asyncio
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from sidecar.breaker.model import State
 from sidecar.envelope.model import Verdict
+from sidecar.telemetry import call_lines, storms
 from sidecar.telemetry.lines import FACTS, JsonFormatter, LineHandler, TextFormatter
 from sidecar.telemetry.observer import (
+    EXPIRED,
     FORWARDED,
+    LOCAL_REFUSALS,
     CallFinished,
     ConfigReloaded,
     Controlled,
+    DependencyCalled,
     Ending,
     Fact,
     Fault,
+    NetworkChange,
     Transition,
     ending_of,
 )
@@ -66,6 +72,12 @@ def setup(level: str = "info", format: str = "auto", stream: TextIO | None = Non
     return handler
 
 
+def dropped() -> int:
+    """Lines that were lost because nobody read them."""
+    handlers = logging.getLogger().handlers
+    return sum(known.dropped for known in handlers if isinstance(known, LineHandler))
+
+
 def set_level(level: str) -> None:
     """Change the level of the daemon's own lines; an unknown word means info."""
     _log.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
@@ -81,16 +93,24 @@ def event(
 class LogListener:
     """Turns facts into lines; give it to an `Observer`, and close it at the end.
 
-    Inside a running event loop it sets itself a timer for the summary of refusals; outside of one
-    the summary is written with the first fact that comes ten seconds late.
+    Inside a running event loop it sets itself timers for its summaries; outside of one they are
+    written with the first fact that comes late enough.
+
+    Attributes:
+        suppressed: lines of storms that were summed up instead of written.
     """
 
     def __init__(self) -> None:
+        self.suppressed = 0
+        self._storms = storms.Storms()
+        self._storm_timer: asyncio.TimerHandle | None = None
+        self._storm_since: float | None = None
         self._since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._decisions: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._would_refuse: Counter[str] = Counter()
+        self._expired: Counter[str] = Counter()
         self._known_faults: set[tuple[str, type[BaseException]]] = set()
         self._faults: Counter[str] = Counter()
 
@@ -98,8 +118,12 @@ class LogListener:
         """Hear a fact."""
         if isinstance(fact, CallFinished):
             self._call(fact)
+        elif isinstance(fact, DependencyCalled):
+            self._dependency(fact)
         elif isinstance(fact, Transition):
             _transition(fact)
+        elif isinstance(fact, NetworkChange):
+            _network(fact)
         elif isinstance(fact, ConfigReloaded):
             _reloaded(fact)
         elif isinstance(fact, Controlled):
@@ -111,11 +135,33 @@ class LogListener:
                 seconds=fact.duration,
                 reason=fact.reason,
             )
-        else:
+        elif isinstance(fact, Fault):
             self._fault(fact)
 
     def flush(self) -> None:
-        """Write the summary of what was held back, if anything was."""
+        """Write the summaries of what was held back, if anything was."""
+        self._flush_storms()
+        self._flush_refusals()
+
+    close = flush
+
+    def _flush_storms(self) -> None:
+        if self._storm_timer is not None:
+            self._storm_timer.cancel()
+            self._storm_timer = None
+        self._storm_since = None
+        for (provider, model, class_, code), count in self._storms.take().items():
+            facts: dict[str, Any] = {
+                "seconds": storms.SECONDS,
+                "count": count,
+                "provider": provider,
+                "model": model,
+                "class": class_,
+                "code": code,
+            }
+            event("calls.repeated", level=logging.WARNING, **facts)
+
+    def _flush_refusals(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -137,6 +183,14 @@ class LogListener:
                 count=self._would_refuse.total(),
                 by_key=_most(self._would_refuse),
             )
+        if self._expired:
+            event(
+                "permits.expired",
+                level=logging.WARNING,
+                **facts,
+                count=self._expired.total(),
+                by_key=_most(self._expired),
+            )
         if self._faults:
             event(
                 "faults.repeated",
@@ -145,27 +199,78 @@ class LogListener:
                 count=self._faults.total(),
                 where=dict(self._faults),
             )
-        for counter in (self._decisions, self._refused, self._would_refuse, self._faults):
+        for counter in (
+            self._decisions,
+            self._refused,
+            self._would_refuse,
+            self._expired,
+            self._faults,
+        ):
             counter.clear()
 
-    close = flush
-
     def _call(self, call: CallFinished) -> None:
-        if self._since is not None and call.at - self._since >= SUMMARY_SECONDS:
-            self.flush()
+        if self._since is not None:
+            self._sum_up(call.at)
         if call.would_refuse:
-            _add(self._would_refuse, call)
-            self._hold(call.at)
+            self._count(self._would_refuse, call.key or call.provider or "-", call.at)
         if call.envelope is None and call.decision == FORWARDED and call.verdict is Verdict.SUCCESS:
             return  # by far the most calls
         ending = ending_of(call)
         if ending is Ending.REFUSED:
             self._decisions[call.decision] += 1
-            _add(self._refused, call)
-            self._hold(call.at)
+            self._count(self._refused, call.key or call.provider or "-", call.at)
             return
         if call.envelope is not None or call.decision != FORWARDED or ending is not Ending.ANSWERED:
-            _finished(call, ending)
+            envelope = call.envelope
+            self._write(
+                (
+                    call.provider,
+                    call.model,
+                    None if envelope is None else envelope.class_.value,
+                    ending.value if envelope is None else envelope.code,
+                ),
+                call.at,
+                lambda: call_lines.finished(call, ending),
+            )
+
+    def _dependency(self, call: DependencyCalled) -> None:
+        self._sum_up(call.at)
+        if call.would_refuse:
+            self._count(self._would_refuse, call.dependency, call.at)
+        if call.decision in LOCAL_REFUSALS:
+            self._decisions[call.decision] += 1
+            self._count(self._refused, call.dependency, call.at)
+        elif call.decision == EXPIRED:
+            self._count(self._expired, call.dependency, call.at)
+        elif call.envelope is not None:
+            envelope = call.envelope
+            self._write(
+                (call.dependency, None, envelope.class_.value, envelope.code),
+                call.at,
+                lambda: call_lines.reported(call, envelope),
+            )
+
+    def _write(self, kind: storms.Kind, at: float, line: Callable[[], call_lines.Line]) -> None:
+        """Write a line, unless there were enough of its kind."""
+        if self._storm_since is not None and at - self._storm_since >= storms.SECONDS:
+            self._flush_storms()
+        if self._storms.admit(kind, at):
+            name, level, facts = line()
+            event(name, level=level, **facts)
+            return
+        self.suppressed += 1
+        if self._storm_since is None:
+            self._storm_since = at
+            self._storm_timer = _later(storms.SECONDS, self._flush_storms)
+
+    def _sum_up(self, at: float) -> None:
+        if self._since is not None and at - self._since >= SUMMARY_SECONDS:
+            self._flush_refusals()
+
+    def _count(self, counter: Counter[str], key: str, at: float) -> None:
+        # The keys of callers' own invention are bounded by the registry, not by a short window.
+        counter[key if key in counter or len(counter) < 1_000 else "other"] += 1
+        self._hold(at)
 
     def _fault(self, fault: Fault) -> None:
         mark = (fault.where, type(fault.error))
@@ -186,17 +291,16 @@ class LogListener:
         if self._since is not None:
             return
         self._since = at
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        self._timer = loop.call_later(SUMMARY_SECONDS, self.flush)
+        self._timer = _later(SUMMARY_SECONDS, self._flush_refusals)
 
 
-def _add(counter: Counter[str], call: CallFinished) -> None:
-    key = call.key or call.provider or "-"
-    # The keys of callers' own invention are bounded by the registry, not by a short window.
-    counter[key if key in counter or len(counter) < 1_000 else "other"] += 1
+def _later(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle | None:
+    """A timer of the running loop; None without one."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return loop.call_later(seconds, then)
 
 
 def _most(counter: Counter[str]) -> dict[str, int]:
@@ -222,6 +326,14 @@ def _transition(fact: Transition) -> None:
     )
 
 
+def _network(fact: NetworkChange) -> None:
+    if fact.down:
+        hosts = sorted(fact.hosts)
+        event("network.down", level=logging.WARNING, reason=fact.reason, hosts=hosts)
+    else:
+        event("network.up", reason=fact.reason, down_for=fact.at - fact.since)
+
+
 def _reloaded(fact: ConfigReloaded) -> None:
     if fact.problems:
         event(
@@ -242,44 +354,3 @@ def _reloaded(fact: ConfigReloaded) -> None:
         restart_needed=fact.restart_needed,
         warnings=fact.warnings,
     )
-
-
-def _finished(call: CallFinished, ending: Ending) -> None:
-    envelope = call.envelope
-    name, level = "call.failed", logging.INFO
-    if ending is Ending.CLIENT_LEFT and call.verdict in (None, Verdict.NEUTRAL):
-        name = "call.cancelled"
-    elif call.decision == "internal_error":
-        level = logging.ERROR
-    elif call.verdict is Verdict.FAILURE:
-        level = logging.WARNING
-    facts: dict[str, Any] = {
-        "correlation_id": call.correlation_id,
-        "provider": call.provider,
-        "model": call.model,
-        "status": call.status or None,
-        "class": None if envelope is None else envelope.class_,
-        "code": None if envelope is None else envelope.code,
-        "verdict": call.verdict,
-        "rule": call.rule or None,
-        "ending": ending,
-        "decision": call.decision,
-        "key": call.key,
-        "method": call.method,
-        "path": call.path,
-        "upstream_status": call.upstream_status,
-        "duration": call.duration,
-        "first_byte": call.first_byte,
-    }
-    if envelope is not None:
-        facts["source"] = envelope.source
-        facts["retryable"] = envelope.retryable
-        facts["retry_after"] = envelope.retry_after
-        facts["message"] = envelope.message
-        if envelope.raw is not None and envelope.raw.get("upstream_request_id"):
-            facts["upstream_request_id"] = envelope.raw["upstream_request_id"]
-    if call.reclassified:
-        facts["reclassified"] = True
-    if call.would_refuse:
-        facts["would_refuse"] = True
-    event(name, level=level, **facts)

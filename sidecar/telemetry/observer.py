@@ -14,22 +14,29 @@ from enum import StrEnum
 import msgspec
 
 from sidecar.breaker.model import Transition
-from sidecar.envelope.model import Envelope, Verdict
+from sidecar.breaker.network import NetworkChange
+from sidecar.envelope.model import Envelope, RawMaker, Verdict
+from sidecar.telemetry.trace import CallTrace
 
 __all__ = [
     "LOCAL_REFUSALS",
+    "AttemptFinished",
     "CallFinished",
     "ConfigReloaded",
     "Controlled",
+    "DependencyCalled",
     "Ending",
     "Fact",
     "Fault",
     "Listener",
+    "NetworkChange",
     "Observer",
     "Transition",
 ]
 
 FORWARDED = "forwarded"
+REPORTED = "reported"
+EXPIRED = "expired"
 
 LOCAL_REFUSALS = frozenset(
     {
@@ -39,6 +46,7 @@ LOCAL_REFUSALS = frozenset(
         "draining",
         "forbidden_host",
         "local_network",
+        "missing_credentials",
         "not_allowed",
         "quota",
         "shed",
@@ -51,7 +59,10 @@ LOCAL_REFUSALS = frozenset(
 
 
 class Ending(StrEnum):
-    """How a call ended, seen from outside: every call has exactly one."""
+    """How a call ended, seen from outside: every call has exactly one.
+
+    `reported` is that of calls that the agent made itself: it alone saw them end.
+    """
 
     ANSWERED = "answered"
     CLIENT_LEFT = "client_left"
@@ -59,6 +70,7 @@ class Ending(StrEnum):
     TIMED_OUT = "timed_out"
     SHUTDOWN = "shutdown"
     REFUSED = "refused"
+    REPORTED = "reported"
 
 
 class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -83,6 +95,16 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reclassified: the upstream's status was not one of its class's own.
         would_refuse: the breaker would have refused, had it been enforced.
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
+        upstream_request_id: the upstream's own id of the call, where an error gave one.
+        look: makes the `raw` that the envelope leaves out.
+        fault: the rule of the fault that was injected; None for a call as it came.
+        attempts: requests that were sent to the upstream, or for which a connection was sought.
+        first_content: seconds from the request's head to the first meaningful event of a stream;
+            None without one.
+        overhead: seconds that the daemon itself took before the request left; None where it never
+            did.
+        waited: seconds for which the call was held for its slot or place; None if it was not.
+        trace: its span and what happened on its way; None while tracing is off.
     """
 
     at: float
@@ -103,6 +125,67 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reclassified: bool = False
     would_refuse: bool = False
     ending: Ending | None = None
+    upstream_request_id: str | None = None
+    look: RawMaker | None = None
+    fault: str | None = None
+    attempts: int = 0
+    first_content: float | None = None
+    overhead: float | None = None
+    waited: float | None = None
+    trace: CallTrace | None = None
+
+
+class AttemptFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One of several attempts of a call that the daemon repeats is over.
+
+    A call that was sent once states none: `CallFinished` says all there is to say.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        provider: the provider's name.
+        correlation_id: of the call, the same for all its attempts.
+        number: from 1.
+        began: when the attempt began, seconds since the epoch.
+        duration: seconds that it took.
+        status: what the upstream sent; None if nothing came.
+        code: of the failure; None if it was none.
+    """
+
+    at: float
+    provider: str
+    correlation_id: str
+    number: int
+    began: float
+    duration: float
+    status: int | None = None
+    code: str | None = None
+
+
+class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A call that the agent made itself is over, or was not let through.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        dependency: its name, which is its breaker's key too.
+        decision: `reported`, `expired` for a permit that no report came for, else why there was no
+            permit.
+        correlation_id: the one on the answer and in the envelope.
+        duration: seconds, as reported, else from the permit to the report.
+        envelope: None if the call is no error.
+        verdict: what the breaker heard; None if it was not asked.
+        rule: which rule of the classification decided.
+        would_refuse: the breaker would have refused, had it been enforced.
+    """
+
+    at: float
+    dependency: str
+    decision: str
+    correlation_id: str
+    duration: float
+    envelope: Envelope | None = None
+    verdict: Verdict | None = None
+    rule: str = ""
+    would_refuse: bool = False
 
 
 class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +195,9 @@ class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
         at: when, seconds since the epoch.
         generation: of the configuration that is in force now.
         hash: of the configuration that is in force now.
-        added: providers that are new.
-        removed: providers that are gone.
-        changed: providers whose settings changed.
+        added: providers and dependencies that are new.
+        removed: those that are gone.
+        changed: those whose settings changed.
         restart_needed: keys that changed but only count after a restart.
         warnings: what the loader warned of.
         problems: why the new one was refused; empty if it was taken.
@@ -165,7 +248,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
 
 
-Fact = CallFinished | Transition | ConfigReloaded | Controlled | Fault
+Fact = (
+    CallFinished
+    | AttemptFinished
+    | DependencyCalled
+    | Transition
+    | NetworkChange
+    | ConfigReloaded
+    | Controlled
+    | Fault
+)
 Listener = Callable[[Fact], None]
 
 _CUT_CODES = frozenset({"stream_truncated", "connection_reset", "connection_closed"})

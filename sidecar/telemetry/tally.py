@@ -1,7 +1,7 @@
 """The counters that /status shows: how many calls, which errors, how many in a false dress.
 
 A listener of finished calls. The figures only grow, so that two readings can be subtracted; a
-provider that a reload removed is forgotten.
+provider or dependency that a reload removed is forgotten.
 """
 
 from __future__ import annotations
@@ -10,8 +10,14 @@ from typing import Any
 
 import msgspec
 
-from sidecar.envelope.model import ErrorClass
-from sidecar.telemetry.observer import FORWARDED, CallFinished, ConfigReloaded, Fact
+from sidecar.envelope.model import Envelope, ErrorClass
+from sidecar.telemetry.observer import (
+    FORWARDED,
+    CallFinished,
+    ConfigReloaded,
+    DependencyCalled,
+    Fact,
+)
 
 _MOST_CODES = 100
 """Distinct codes kept a provider: an upstream that makes them up must not fill the memory."""
@@ -42,8 +48,8 @@ class Reclassified(msgspec.Struct, frozen=True, rename={"class_": "class"}):
     correlation_id: str
 
 
-class ProviderTally:
-    """The figures of one provider."""
+class CallTally:
+    """The figures of one provider or dependency."""
 
     __slots__ = ("by_class", "by_code", "last", "reclassified")
 
@@ -53,24 +59,23 @@ class ProviderTally:
         self.reclassified = 0
         self.last: Reclassified | None = None
 
-    def count(self, call: CallFinished) -> None:
-        """Add one call that carries an envelope."""
-        envelope = call.envelope
-        if envelope is None:
-            return
+    def count(self, envelope: Envelope) -> None:
+        """Add one call that failed."""
         self.by_class[envelope.class_] += 1
         code = envelope.code
         if code not in self.by_code and len(self.by_code) >= _MOST_CODES:
             code = _OTHER
         self.by_code[code] = self.by_code.get(code, 0) + 1
-        if call.reclassified:
-            self.reclassified += 1
-            self.last = Reclassified(
-                status=call.status if call.upstream_status is None else call.upstream_status,
-                class_=envelope.class_.value,
-                code=envelope.code,
-                correlation_id=envelope.correlation_id or call.correlation_id,
-            )
+
+    def reclassify(self, call: CallFinished, envelope: Envelope) -> None:
+        """Add one answer whose status was not one of its class's own."""
+        self.reclassified += 1
+        self.last = Reclassified(
+            status=call.status if call.upstream_status is None else call.upstream_status,
+            class_=envelope.class_.value,
+            code=envelope.code,
+            correlation_id=envelope.correlation_id or call.correlation_id,
+        )
 
     def errors(self) -> dict[str, Any]:
         """`errors` of /status: by class, every class named, and by code."""
@@ -85,21 +90,24 @@ class ProviderTally:
 class Tally:
     """Counts every finished call; give it to an `Observer` as a listener.
 
-    The errors of a provider are all envelopes that its callers got, the daemon's own answers
-    included: `by_code` tells them apart.
+    The errors of a provider or a dependency are all envelopes that its callers got, the daemon's
+    own answers included: `by_code` tells them apart. `totals` are calls through the daemon alone.
     """
 
     def __init__(self) -> None:
         self.totals = Totals()
-        self._providers: dict[str, ProviderTally] = {}
+        self._named: dict[str, CallTally] = {}
 
     def __call__(self, fact: Fact) -> None:
         """Hear a fact."""
         if isinstance(fact, CallFinished):
             self._call(fact)
+        elif isinstance(fact, DependencyCalled):
+            if fact.envelope is not None:
+                self._of(fact.dependency).count(fact.envelope)
         elif isinstance(fact, ConfigReloaded):
             for name in fact.removed:
-                self._providers.pop(name, None)
+                self._named.pop(name, None)
 
     def _call(self, call: CallFinished) -> None:
         totals = self.totals
@@ -110,11 +118,17 @@ class Tally:
             totals.answered_here += 1
         if call.envelope is None or call.provider is None:
             return
-        tally = self._providers.get(call.provider)
-        if tally is None:
-            tally = self._providers[call.provider] = ProviderTally()
-        tally.count(call)
+        tally = self._of(call.provider)
+        tally.count(call.envelope)
+        if call.reclassified:
+            tally.reclassify(call, call.envelope)
 
-    def provider(self, name: str) -> ProviderTally:
-        """The figures of a provider, all zero if it has not been called."""
-        return self._providers.get(name) or ProviderTally()
+    def _of(self, name: str) -> CallTally:
+        tally = self._named.get(name)
+        if tally is None:
+            tally = self._named[name] = CallTally()
+        return tally
+
+    def named(self, name: str) -> CallTally:
+        """The figures of a provider or dependency, all zero if it has not been called."""
+        return self._named.get(name) or CallTally()

@@ -66,11 +66,14 @@ async def test_the_configuration_is_shown_redacted(daemon: Daemon, address: str)
 @pytest.mark.parametrize(
     "target",
     [
-        "/metrics",
+        "/metrics/",
         "/openapi.json",
-        "/v1/classify",
-        "/v1/failures",
-        "/v1/dependencies/x/permit",
+        "/v1/",
+        "/v1/classify/",
+        "/v1/failures/",
+        "/v1/dependencies",
+        "/v1/dependencies/x",
+        "/v1/dependencies/x/permit/y",
         "/quitquitquit",
         "/config_dump",
         "/status/",

@@ -1,7 +1,6 @@
 """The document of GET /status: the contract's keys and types, and nothing that is not meant."""
 
 import json
-import re
 from datetime import datetime
 from typing import Any
 
@@ -223,21 +222,10 @@ def test_times_are_utc_with_milliseconds() -> None:
     assert times.text(90.0) == rfc3339(990.0)
 
 
-async def test_the_page_shows_the_same_and_escapes(daemon: Daemon, address: str) -> None:
-    daemon.fail("<script>alert(1)</script>")
-    daemon.config_error = "line 3: <b>bad</b>"
-    answer = await call(address, "/")
-    text = answer.body.decode()
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert "script-src" not in answer.headers["content-security-policy"]
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert "<script" not in text
-    assert "openai/&lt;script&gt;" in text
-    assert "&lt;b&gt;bad" in text
-    assert "missing is disabled" in text
-    assert 'http-equiv="refresh"' in text
-    assert not re.search(r"(src|href)=", text)
-    assert "color-scheme: light dark" in text
+async def test_a_network_that_is_down(daemon: Daemon) -> None:
+    daemon.network_down = True
+    document = status(daemon, clock.monotonic(), clock.wall())
+    assert document["network"] == "down"
 
 
 def test_a_settled_outcome_appears_in_the_window(daemon: Daemon) -> None:

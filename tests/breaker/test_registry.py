@@ -454,3 +454,11 @@ class TestFaults:
             registry.admit("openai", "gpt-x", 0.0).settle(FAILURE, 0.0)
         registry.tick(60.0)
         assert registry.faults == 0
+
+
+def test_a_fault_while_failures_are_taken_back_costs_no_call(monkeypatch) -> None:
+    registry = Registry(lambda _: None)
+    registry.configure({"up": ProviderSettings(upstream="http://a.example")}, 1000.0)
+    monkeypatch.setattr("sidecar.breaker.breaker.Breaker.pardon", lambda *_: 1 / 0)
+    registry.pardon(["up", "gone"], 990.0, 1000.0, "down")
+    assert registry.faults == 1

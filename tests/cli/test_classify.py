@@ -76,13 +76,38 @@ def test_a_dialect_that_does_not_exist(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("source", ["database", "sdk"])
-def test_other_sources_are_a_clear_no(source: str, commands: Commands) -> None:
-    done = commands.run("classify", stdin=json.dumps({"source": source, "type": "x"}))
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "not built in this version" in done.stderr
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"source": "database", "vendor": "postgresql", "type": "psycopg.Error", "message": "x"},
+        {"source": "sdk", "sdk": "openai", "type": "openai.APIError", "message": "x"},
+        {"id": "x", "vendor": "mysql", "error": {"type": "x.Y"}, "source": "observed, MySQL 8"},
+    ],
+)
+def test_errors_of_databases_and_sdks(record: dict[str, object], commands: Commands) -> None:
+    done = commands.run("classify", stdin=json.dumps(record))
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert set(answer) == {"envelope", "verdict", "rule"}
+    assert answer["envelope"]["source"] == ("sdk" if "sdk" in record else "database")
+    assert answer["envelope"]["raw"]["type"]
+
+
+def test_what_is_wrong_with_an_error_is_one_line(commands: Commands) -> None:
+    record = {"source": "database", "cause": {"mro": 3}}
+    done = commands.run("classify", stdin=json.dumps(record))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "standard input: cause.mro is a list of dotted names, not 3" in done.stderr
+    record = {"source": "sdk", "type": "x.Y"}
+    done = commands.run("classify", "--dialect", "openai", stdin=json.dumps(record))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a dialect is for answers over HTTP" in done.stderr
+
+
+def test_half_of_a_character_is_no_fault(commands: Commands) -> None:
+    done = commands.run("classify", stdin='{"source": "sdk", "message": "cut \\ud83d"}')
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["envelope"]["message"].startswith("cut")
 
 
 def test_what_cannot_be_read_is_one_line(commands: Commands, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def test_top_level(load_text):
     assert config.probe_listen == ()
     assert (config.log.level, config.log.format) == ("info", "auto")
     assert (config.drain.delay, config.drain.timeout) == (0.0, 20.0)
+    assert config.state_file is None
     assert config.disabled == {}
     assert config.warnings == ()
 
@@ -65,9 +66,14 @@ def test_top_level(load_text):
         ("shedding.sdk_wait_max", 60),
         ("retry_after_max", 3600),
         ("sdk_wait_max", 60),
+        ("limits.in_flight", 1024),
         ("limits.request_body", None),
         ("limits.classify_body", 262144),
         ("limits.model_scan", 1048576),
+        ("retry.attempts", 0),
+        ("retry.budget", 0.1),
+        ("retry.methods", ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")),
+        ("retry.require_idempotency_key", True),
         ("dialect", "auto"),
         ("proxy", "env"),
         ("tls.ca", None),
@@ -103,6 +109,7 @@ def test_durations_are_floats_and_sizes_integers(load_text):
         "log:",
         "log: {level: ~, format: null}",
         "drain:",
+        "state_file:",
         "defaults:",
         "defaults: {timeouts: , breaker: , limits: , rules: }",
         "defaults: {shedding: {retry_after_max: }}",

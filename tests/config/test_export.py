@@ -24,14 +24,19 @@ def test_every_key_is_on_the_page():
 
 
 def test_the_examples_on_the_page_load(load_text):
-    smallest, rules = (block.split("```")[0] for block in reference().split("```yaml\n")[1:])
+    blocks = [block.split("```")[0] for block in reference().split("```yaml\n")[1:]]
+    smallest, rules, dependencies, signing = blocks
     load_text(smallest)
+    assert load_text(signing).providers["bedrock"].sign.aws.region == "us-east-1"
     indented = rules.replace("\n", "\n  ")
     config = load_text(f"{smallest}defaults:\n  {indented}")
     assert [rule.name for rule in config.providers["openai"].rules] == [
         "proxy says quota for a burst",
         "the gateway is being deployed",
     ]
+    config = load_text(smallest + dependencies)
+    assert config.dependencies["orders-db"].vendor == "postgresql"
+    assert config.dependencies["payments"].breaker.consecutive_failures == 3
 
 
 def nodes(value):
@@ -69,6 +74,7 @@ def test_json_schema_asks_for_what_is_needed():
     schema = json_schema()
     assert schema["required"] == ["providers"]
     assert schema["$defs"]["ProviderSection"]["required"] == ["upstream"]
+    assert schema["$defs"]["DependencySection"]["required"] == ["source"]
     assert set(schema["$defs"]["RuleSection"]["required"]) == {"when", "class"}
 
 
@@ -99,3 +105,11 @@ def test_json_schema_knows_every_key_of_the_shipped_file():
     ):
         shown.pop("x-disabled", None)
         visit(shown, schema)
+
+
+def test_json_schema_bounds_names():
+    properties = json_schema()["properties"]
+    (named, null) = properties["dependencies"]["anyOf"]
+    assert named["propertyNames"] == properties["providers"]["propertyNames"]
+    assert named["propertyNames"]["pattern"] == "^[a-z0-9][a-z0-9-]*$"
+    assert null == {"type": "null"}

@@ -39,6 +39,8 @@ MAY_BE_ZERO = {
     "defaults.shedding.max_wait",
     "defaults.shedding.max_queue",
     "defaults.shedding.open_after",
+    "defaults.retry.attempts",
+    "defaults.retry.budget",
 }
 
 
@@ -50,7 +52,7 @@ def text(path, value):
 
 
 def test_they_are_all_here():
-    assert len(ALL) == 34
+    assert len(ALL) == 38
 
 
 @pytest.mark.parametrize(("path", "kind", "words"), ALL, ids=[".".join(path) for path, _, _ in ALL])

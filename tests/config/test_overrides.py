@@ -91,6 +91,8 @@ def test_unknown_variables_are_warnings(load_text):
             "BREAKER_SIDECAR_SERVICE_HOST": "10.0.0.1",
             "BREAKER_SIDECAR_SERVICE_PORT_ADMIN": "7601",
             "BREAKER_SIDECAR_CONFIG": "elsewhere",
+            "BREAKER_SIDECAR_TOKEN": "of the agent's own process",
+            "BREAKER_SIDECAR_TOKEN_FILE": "likewise",
             "B": "b",
         },
     )

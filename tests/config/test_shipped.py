@@ -89,12 +89,18 @@ def test_its_comments_are_legal_too(load_text, tmp_path):
     private = private.replace("/run/secrets/key", str(tmp_path / "key"))
     for line in ("timeouts: {", "breaker: {"):
         head = head.replace(f"  # {line}", f"  {line}")
+    signing = head.index("\n    # sign: {aws")
+    end = head.index("\n\n", signing)
+    head = head[:signing] + head[signing:end].replace("\n    # ", "\n    ") + head[end:]
     before, rules = head.split("  # rules:")
     rules = rules.replace("\n  #  ", "\n   ")
     config = load_text(f"{before}  rules:{rules}  private:{private}", {})
     assert config.providers["private"].header_values == {"authorization": "Bearer k"}
     assert config.providers["private"].scope == "provider"
     assert config.providers["openai"].rules[0].code == "burst"
+    bedrock = config.providers["bedrock"]
+    assert (bedrock.sign.aws.service, bedrock.sign.aws.region) == ("bedrock", "us-east-1")
+    assert set(bedrock.env) == {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "ANTHROPIC_BEDROCK_BASE_URL"}
 
 
 def test_the_clients_do_read_these_variables(monkeypatch):

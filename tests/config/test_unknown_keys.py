@@ -124,23 +124,6 @@ def test_a_section_on_the_top_level(problems_of):
     ]
 
 
-@pytest.mark.parametrize("key", ["state_file", "dependencies", "retry", "faults", "sign"])
-def test_keys_of_later_versions_are_unknown(key, problems_of):
-    (line,) = problems_of(HEAD + f"{key}: null")
-    assert f"{key}: unknown key" in line
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "limits: {in_flight: 3}",
-        "retry: {attempts: 1}",
-    ],
-)
-def test_keys_of_later_versions_inside_sections_are_unknown(text, provider_problems):
-    assert "unknown key" in provider_problems(text)[0]
-
-
 def test_all_at_once_in_order_of_lines(problems_of):
     lines = problems_of(
         """\
@@ -197,7 +180,7 @@ def test_anchors_have_a_place(load_text):
 
 
 def test_unknown_keys_as_warnings(load_text):
-    config = load_text(HEAD + "future: {deep: 1}\ndefaults: {retry: {}}", unknown_keys="warn")
+    config = load_text(HEAD + "future: {deep: 1}\ndefaults: {later: {}}", unknown_keys="warn")
     assert len(config.warnings) == 2
     assert "future: unknown key" in config.warnings[0]
 

@@ -132,7 +132,7 @@ def test_our_headers_are_ascii_and_one_line_each():
     told = Envelope(
         class_=ErrorClass.TRANSIENT, source=Source.SIDECAR, code="x", message="ü\r\n%", retryable=True
     )  # fmt: skip
-    headers = dict(get("grpc-web").error_headers(told))
+    headers = dict(get("grpc-web").error_headers(told, ""))
     assert headers == {"grpc-status": "14", "grpc-message": "%C3%BC%0D%0A%25"}
 
 

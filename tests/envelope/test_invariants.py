@@ -168,3 +168,19 @@ def test_deep_nesting_is_survived(body):
     for truncated in (False, True):
         seen = Seen(status=500, headers=Headers(), body=body, truncated=truncated)
         assert classify(seen, get("openai")).verdict == "failure"
+
+
+@pytest.mark.parametrize("name", ["generic", "openai", "shopify", "salesforce", "linear"])
+@pytest.mark.parametrize("depth", [450, 900, 1100])
+@pytest.mark.parametrize("shape", [b"%s", b'{"error":%s}', b'{"detail":%s}', b'{"errors":[%s]}',
+                                   b'{"data":%s,"errors":[{"message":"x"}]}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece", [b'{"a":%s}', b"[%s]", b'{"detail":%s}', b'{"error":%s}', b'{"message":%s}']
+)
+def test_nesting_that_only_just_decodes_is_survived(name, depth, shape, piece):
+    start, end = piece.split(b"%s")
+    body = shape % (start * depth + b"1" + end * depth)
+    seen = Seen(status=500, headers=Headers(), body=body, path="/graphql")
+    assert classify(seen, get(name)).verdict == "failure"
+    seen = Seen(status=200, headers=Headers(), body=body, path="/graphql")
+    assert not classify(seen, get(name)).rule.startswith("fault")

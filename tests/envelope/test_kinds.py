@@ -52,8 +52,53 @@ def test_stream_in_pieces(case, piece):
         ({"error": {"message": "bad", "param": ["messages", 0]}}, "bad (at messages.0)"),
         ({"message": ["a must be b", "c is d"], "error": "Bad Request"}, "a must be b; c is d"),
         ({"errorMessages": ["Field x is bad"], "errors": {}}, "Field x is bad"),
+        (
+            {"title": "bad", "invalid-params": [{"name": "age", "reason": "must be positive"}]},
+            "bad: age: must be positive",
+        ),
+        (
+            {"message": "Validation failed", "details": [{"field": "age", "issue": "negative"}]},
+            "Validation failed: age: negative",
+        ),
+        (
+            {"message": "invalid", "violations": [{"propertyPath": "age", "message": "negative"}]},
+            "invalid: age: negative",
+        ),
+        (
+            {"errors": [{"detail": "is bad", "source": {"pointer": "/data/attributes/age"}}]},
+            "is bad (at /data/attributes/age)",
+        ),
+        (
+            [{"message": "Required fields are missing", "fields": ["Name", "Age"]}],
+            "Required fields are missing (at Name, Age)",
+        ),
+        ({"message": "no", "details": [{"@type": "x", "reason": "WORD"}]}, "no"),
         ({"detail": [{"loc": ["body", "n"], "msg": "required"}]}, "body.n: required"),
         ({"error": {"message": "bad", "path": "/v1/things"}}, "bad"),
+        ({"message": {"name": ["has already been taken"]}}, "name: has already been taken"),
+        (
+            {"error": {"message": "Invalid input", "code": 2001, "errors": ["Title is empty."]}},
+            "Invalid input: Title is empty.",
+        ),
+        ({"errors": "[API] This action requires approval"}, "[API] This action requires approval"),
+        (
+            {"error": "Bad Request", "details": [{"path": ["url"], "message": "not a URL"}]},
+            "Bad Request: url: not a URL",
+        ),
+        (
+            {
+                "error": "RecordInvalid",
+                "description": "Record validation errors",
+                "details": {"subject": [{"description": "cannot be blank", "error": "BlankValue"}]},
+            },
+            "Record validation errors: subject: cannot be blank",
+        ),
+        (
+            {"errors": [{"error": {"code": "blank", "message": "is blank", "field": "name"}}]},
+            "is blank (at name)",
+        ),
+        ({"status": 400, "err": "Invalid token"}, "Invalid token"),
+        ({"status": {"error": "Wrong input"}, "time": 0.1}, "Wrong input"),
     ],
 )
 def test_the_message_names_what_is_at_fault(body, message):

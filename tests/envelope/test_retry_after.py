@@ -65,6 +65,13 @@ def test_a_moment_needs_a_clock():
     assert seconds_of("30", 0) == 30
 
 
+def test_a_sentence_about_a_wait_stands_at_either_end_of_a_long_text():
+    filling = "word " * 100_000
+    assert from_prose(f"Please try again in 20s. {filling}")[0] == 20
+    assert from_prose(f"{filling} Please try again in 20s.")[0] == 20
+    assert from_prose(f"{filling} Please try again in 20s. {filling}") is None
+
+
 @pytest.mark.parametrize(
     ("headers", "wait"),
     [

@@ -71,8 +71,8 @@ def test_graphql_reads_errors_without_data():
 
 
 def test_only_grpc_reads_headers():
-    assert dict(get("grpc-web").error_headers(envelope("rate_limit")))["grpc-status"] == "8"
-    assert get("openai").error_headers(envelope()) == ()
+    assert dict(get("grpc-web").error_headers(envelope("rate_limit"), ""))["grpc-status"] == "8"
+    assert get("openai").error_headers(envelope(), "") == []
 
 
 @pytest.mark.parametrize(

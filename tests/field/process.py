@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -34,6 +36,7 @@ class Process:
     Args:
         folder: for its files.
         providers: the section of that name.
+        environ: further variables.
         top: further sections.
     """
 
@@ -43,11 +46,13 @@ class Process:
         providers: dict[str, Any],
         *,
         command: list[str] | None = None,
+        options: Sequence[str] = (),
+        environ: Mapping[str, str] = MappingProxyType({}),
         **top: Any,
     ) -> None:
         folder.mkdir()
         self.config = folder / "breakers.yaml"
-        self.log = folder / "log"
+        self._folder = folder
         document = {
             "listen": "127.0.0.1:0",
             "admin": {"listen": "127.0.0.1:0"},
@@ -55,17 +60,31 @@ class Process:
             **top,
         }
         self.config.write_text(yaml.safe_dump(document))
-        serve = ["serve", "--config", str(self.config), "--log-format", "json"]
+        serve = ["serve", "--config", str(self.config), "--log-format", "json", *options]
+        self._command = [*(command or START), *serve]
+        self._environ = environment(**environ)
+        self._spawned = 0
+        self.spawn()
+
+    def spawn(self) -> None:
+        """Starts it, or starts it again once it has ended; each time it has a log of its own."""
+        self.log = self._folder / f"log-{self._spawned}"
+        self._spawned += 1
+        self.addresses: dict[str, list[str]] = {}
         with self.log.open("wb") as stream:
             self.popen = subprocess.Popen(
-                [*(command or START), *serve],
-                env=environment(),
-                cwd=folder,
+                self._command,
+                env=self._environ,
+                cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
             )
-        self.addresses: dict[str, list[str]] = {}
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of the daemon's own runs any more."""
+        self.popen.kill()
+        self.popen.wait()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
         """The lines of its log so far; what is no JSON stands under `text`."""

@@ -505,6 +505,33 @@ async def test_f026_calls_that_wait_for_nothing_of_ours_all_pass(start, upstream
     assert not any(shot.in_flight for shot in shots(running))
 
 
+async def test_f026_calls_that_never_got_a_place_are_counted_against_nobody(
+    start, upstream
+) -> None:
+    """Two places, twenty calls at once: whoever was sent is answered, the others are told why."""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await asyncio.sleep(0.3)
+        await visit.send(OK)
+
+    upstream.script = script
+    section = base(upstream.url, limits={"in_flight": 2}, shedding={"max_wait": "500ms"})
+    running = await start({"up": section})
+    found = await asyncio.gather(*(ask(running, n=n) for n in range(20)))
+    sent = [one for one in found if one.get("x-sidecar-decision") == "forwarded"]
+    kept = [one for one in found if one.get("x-sidecar-decision") == "bulkhead"]
+    assert len(sent) + len(kept) == 20
+    assert len(sent) == upstream.hits >= 4
+    assert {one.status for one in sent} == {200}
+    assert {(one.status, one.envelope["code"]) for one in kept} == {(503, "bulkhead_full")}
+    waits = [call.waited for call in running.calls if call.decision == "bulkhead"]
+    assert all(wait < 1 for wait in waits)
+    assert sum(wait > 0.4 for wait in waits) == 16 - (len(sent) - 2)
+    assert (counted(running), closed(running)) == (0, True)
+    assert not any(shot.in_flight for shot in shots(running))
+
+
 async def test_f020_not_even_a_refused_probe(start, upstream) -> None:
     running = await start({"up": base(upstream.url)})
     await trip(running, upstream)

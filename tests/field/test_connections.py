@@ -20,14 +20,13 @@ Names = dict[str, list[str]]
 @pytest.fixture
 async def names(monkeypatch) -> Names:
     """A resolver that knows what a test tells it; any other name does not exist."""
-    loop = asyncio.get_running_loop()
     known: Names = {}
-    resolve = loop.getaddrinfo
+    resolve = socket.getaddrinfo
 
-    async def stub(host, port, **more):
+    def stub(host, port, *args, **more):
         if host not in known:
             if host in (None, "127.0.0.1", "::1", "localhost"):
-                return await resolve(host, port, **more)
+                return resolve(host, port, *args, **more)
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         found = []
         for address in known[host]:
@@ -36,7 +35,7 @@ async def names(monkeypatch) -> Names:
             found.append((kind, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where))
         return found
 
-    monkeypatch.setattr(loop, "getaddrinfo", stub)
+    monkeypatch.setattr(socket, "getaddrinfo", stub)
     return known
 
 

@@ -268,6 +268,10 @@ async def _status_of_a_reset(running: Any, _upstream: Upstream) -> object:
     return (await admin(running, "/breakers/up/reset", "POST")).status
 
 
+async def _status_of_a_permit(running: Any, _upstream: Upstream) -> object:
+    return (await admin(running, "/v1/dependencies/db/permit", "POST")).status
+
+
 async def _level(_running: Any, _upstream: Upstream) -> object:
     return logging.getLogger("sidecar").level
 
@@ -320,6 +324,7 @@ CHANGES = [
     Change("defaults.timeouts.total", "50ms", _code_of_a_silence, None, "total_timeout"),
     Change("allowed_hosts", ["new.test"], _status_for_a_name, 403, 200),
     Change("admin.mutations", False, _status_of_a_reset, 200, 403),
+    Change("dependencies", {"db": {"source": "database"}}, _status_of_a_permit, 404, 200),
     Change("log.level", "error", _level, logging.INFO, logging.ERROR),
     Change("drain.timeout", "7s", _drain_time, (0.0, 20.0), (0.0, 7.0)),
     Change("drain.delay", "1s", _drain_time, (0.0, 20.0), (1.0, 20.0)),
@@ -330,9 +335,15 @@ ELSEWHERE = {
     "shedding.": "each of them has its effect in tests/breaker/test_gates.py",
     "tls": "certificates under a name that stays: tests/proxy/test_lifecycle.py",
     "proxy": "an egress proxy makes other connections, as `upstream` does",
+    "dependencies.": "the keys of one have their effects in tests/dependencies",
+    "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
+    "faults.": "that a reload changes what is injected is tested in tests/faults",
+    "limits.in_flight": "places are made by a reload in tests/proxy/test_bulkhead.py",
+    "shedding.max_": "the bounds of waiting are those of tests/proxy/test_bulkhead.py",
+    "retry.": "each key has its effect in tests/proxy/test_retries.py",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
-AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format"}
+AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format", "state_file"}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.key)
@@ -384,6 +395,7 @@ async def test_f124_what_needs_a_restart_is_named(start, upstream, log) -> None:
     content["admin"]["listen"] = "127.0.0.1:17601"
     content["probe"] = {"listen": "127.0.0.1:17602"}
     content["log"] = {"format": "text"}
+    content["state_file"] = "state.json"
     file.write_text(yaml.safe_dump(content))
     found = await admin(running, "/reload", "POST")
     assert found.status == 200

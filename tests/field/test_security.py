@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pytest
 
@@ -180,19 +181,19 @@ async def test_f151_only_the_configured_address_is_ever_dialled(
     running = await start({"up": base(upstream.url)})
     dialled: list[object] = []
     resolved: list[object] = []
-    connect, resolve = loop.sock_connect, loop.getaddrinfo
+    connect, resolve = loop.sock_connect, socket.getaddrinfo
 
     async def watch(sock, address):
         dialled.append(address)
         await connect(sock, address)
 
-    async def names(host, port, **more):
+    def names(host, *args, **more):
         resolved.append(host)
-        return await resolve(host, port, **more)
+        return resolve(host, *args, **more)
 
     caller = await Caller.connect(running.port)
     monkeypatch.setattr(loop, "sock_connect", watch)
-    monkeypatch.setattr(loop, "getaddrinfo", names)
+    monkeypatch.setattr(socket, "getaddrinfo", names)
     secret = b"Authorization: Bearer sk-secret\r\n"
     await caller.send(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n" + secret + b"\r\n")
     found = await caller.answer()

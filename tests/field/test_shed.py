@@ -57,6 +57,71 @@ async def test_f063_cancelled_callers_leave_nothing_behind(start, upstream) -> N
     assert (counted(running), closed(running)) == (0, True)
 
 
+async def test_f063_cancelled_while_they_wait_for_a_place(start, upstream) -> None:
+    """Five places; callers leave before, while and after they wait; then five pass at once."""
+    delays = random.Random(630)
+
+    async def slow(visit: Visit) -> None:
+        await visit.read_body()
+        await asyncio.sleep(0.01)
+        await visit.send(OK)
+
+    upstream.script = slow
+    shedding = {"max_queue": 100, "max_wait": "50ms"}
+    running = await start({"up": base(upstream.url, limits={"in_flight": 5}, shedding=shedding)})
+    bulkhead = running.daemon.plane.runtimes["up"].bulkhead
+
+    async def leaves(n: int) -> None:
+        caller = await Caller.connect(running.port)
+        await caller.send(request(CHAT, "POST", chat(n=n), JSON))
+        await asyncio.sleep(delays.random() * 0.03)
+        await caller.closed()
+
+    for batch in range(0, 1000, 200):
+        await asyncio.gather(*(leaves(batch + n) for n in range(200)))
+    await until(lambda: not running.daemon.plane.active)
+    assert (bulkhead.held, bulkhead.waiting) == (0, 0)
+    assert running.daemon.plane.in_flight("up") == 0
+    gate = asyncio.Event()
+
+    async def together(visit: Visit) -> None:
+        await visit.read_body()
+        await gate.wait()
+        await visit.send(OK)
+
+    upstream.script = together
+    before = upstream.hits
+    five = [asyncio.create_task(ask(running, n=n)) for n in range(5)]
+    await until(lambda: upstream.hits == before + 5)
+    gate.set()
+    assert {(await one).status for one in five} == {200}
+    assert (counted(running), closed(running)) == (0, True)
+
+
+async def test_f064_who_waits_for_a_place_stops_nobody(process, upstream) -> None:
+    """Five calls hang in all five places, fifty wait; health and others answer all the same."""
+    other = Upstream(says(OK))
+    await other.start()
+    limits, shedding = {"in_flight": 5}, {"max_queue": 50, "max_wait": "60s"}
+    section = base(upstream.url, limits=limits, shedding=shedding)
+    one = await process({"up": section, "other": base(other.url)})
+    upstream.script = hang
+    for n in range(55):
+        caller = await Caller.connect(one.port)
+        await caller.send(request(CHAT, "POST", chat(n=n), JSON))
+    await until(lambda: upstream.hits == 5)
+    found = await ask(one, n=55)
+    while found.get("x-sidecar-decision") != "bulkhead":
+        found = await ask(one, n=55)
+    for n in range(20):
+        assert (await admin(one, "/healthz")).status == 200
+        assert (
+            await call(one.port, "/other/v1/chat/completions", "POST", chat(n=n), JSON)
+        ).status == 200
+    assert upstream.hits == 5
+    await other.stop()
+
+
 async def test_f064_nothing_that_waits_stops_the_loop(process, upstream) -> None:
     """55 calls hang and a probe is out; the daemon answers all the same."""
     other = Upstream(says(OK))

@@ -130,6 +130,8 @@ async def test_a_proxy_that_refuses(start, secure) -> None:
     }
     running = await start({"up": section})
     found = await call(running.port)
-    assert (found.status, found.get("x-sidecar-decision")) == (502, "connect_error")
+    assert (found.status, found.get("x-sidecar-decision")) == (503, "local_network")
+    assert found.envelope["code"] == "local_network_down"
     assert "407" in found.envelope["message"]
+    assert running.breaker("up").window.failure == 0, "the upstream has no part in it"
     await proxy.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from email.utils import formatdate
@@ -359,6 +360,8 @@ async def test_b_no_storm_of_them_trips_a_breaker(start, upstream, ahead, case) 
     ]
     kind = (response.get("headers") or {}).get("content-type", "application/json").encode()
     body = (response.get("body") or "").encode()
+    if response.get("body_encoding") == "base64":
+        body = base64.b64decode(body)
     upstream.script = says(answer(response["status"], body, *headers, kind=kind))
     section = {"upstream": upstream.url, "dialect": case["provider"], "shedding": {"max_wait": 0}}
     running = await start({"up": section})

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
+
+from sidecar.envelope.event_stream import FrameParser, frame
 
 from .callers import Caller, chat, request
 from .upstreams import Visit
@@ -345,3 +348,126 @@ async def test_a_hundred_streams_outlive_a_reload_and_a_drain(start, upstream) -
         caller.close()
     await asyncio.wait_for(task, 10)
     assert {call.verdict for call in running.calls} == {"success"}
+
+
+# -- arrays and frames ----------------------------------------------------------------------
+
+GEMINI = "/gemini/v1beta/models/gemini-x:streamGenerateContent"
+ARRAY_HEAD = HEAD.replace(b"text/event-stream", b"application/json; charset=UTF-8")
+PIECE = json.dumps({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}, indent=2).encode()
+ENDED = json.dumps({"candidates": [{"finishReason": "STOP"}]}, indent=2).encode()
+FAILED = json.dumps({"error": {"code": 500, "message": "M", "status": "INTERNAL"}}).encode()
+
+
+async def gemini(start, upstream, *parts: bytes, wait: asyncio.Event | None = None):
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(ARRAY_HEAD, chunk(parts[0]))
+        if wait is not None:
+            await wait.wait()
+        await visit.send(*(chunk(part) for part in parts[1:]), b"0\r\n\r\n")
+
+    upstream.script = script
+    return await start({"gemini": {"upstream": upstream.url, "dialect": "gemini"}})
+
+
+async def test_an_array_that_grows_is_a_stream(start, upstream) -> None:
+    go = asyncio.Event()
+    running = await gemini(start, upstream, b"[" + PIECE, b",\r\n" + ENDED, b"\n]", wait=go)
+    caller = await stream(running, GEMINI)
+    await caller.head()
+    first = chunk(b"[" + PIECE)
+    assert await caller.reader.readexactly(len(first)) == first
+    go.set()
+    rest = await caller.reader.readuntil(b"0\r\n\r\n")
+    assert ENDED in rest
+    assert running.breaker("gemini/gemini-x").window.success == 1
+    caller.close()
+
+
+async def test_an_array_that_ends_in_an_error(start, upstream) -> None:
+    go = asyncio.Event()
+    running = await gemini(start, upstream, b"[" + PIECE, b",\r\n" + FAILED, b"\n]", wait=go)
+    caller = await stream(running, GEMINI)
+    line, *_ = await caller.head()
+    assert line.split(b" ")[1] == b"200"
+    go.set()
+    assert FAILED in await caller.reader.readuntil(b"0\r\n\r\n")
+    assert running.calls[-1].envelope.code == "INTERNAL"
+    assert running.breaker("gemini/gemini-x").window.failure == 1
+    caller.close()
+
+
+async def test_an_array_that_begins_with_an_error_gets_its_status(start, upstream) -> None:
+    running = await gemini(start, upstream, b"[" + FAILED, b"\n]")
+    caller = await stream(running, GEMINI)
+    found = await caller.answer()
+    assert (found.status, found.body, found.clean) == (503, FAILED, True)
+    assert found.envelope["code"] == "INTERNAL"
+    caller.close()
+
+
+async def test_an_array_that_is_cut_gets_no_event_of_ours(start, upstream) -> None:
+    running = await gemini(start, upstream, b"[" + PIECE, b",\r\n" + PIECE)
+    caller = await stream(running, GEMINI)
+    found = await caller.answer()
+    assert not found.clean
+    assert found.body == b"[" + PIECE + b",\r\n" + PIECE
+    assert running.calls[-1].envelope.code == "stream_truncated"
+    caller.close()
+
+
+FRAMES = "/bedrock/model/vendor.model-v1%3A0/converse-stream"
+
+
+def framed(name: str, **payload: Any) -> bytes:
+    headers = {":event-type": name, ":message-type": "event", ":content-type": "application/json"}
+    return frame(headers, json.dumps(payload).encode())
+
+
+async def bedrock(start, upstream, *parts: bytes, end: bytes = b"0\r\n\r\n"):
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        head = HEAD.replace(b"text/event-stream", b"application/vnd.amazon.eventstream")
+        await visit.send(head)
+        for part in parts:
+            await visit.send(chunk(part))
+            await asyncio.sleep(0.01)
+        await visit.send(end)
+        visit.keep = bool(end)
+
+    upstream.script = script
+    return await start({"bedrock": {"upstream": upstream.url, "dialect": "bedrock"}})
+
+
+async def test_frames_pass_whole(start, upstream) -> None:
+    body = (
+        framed("messageStart", role="assistant")
+        + framed("contentBlockDelta", delta={"text": "\n\n"})
+        + framed("messageStop", stopReason="end_turn")
+        + framed("metadata", usage={})
+    )
+    running = await bedrock(
+        start, upstream, *(body[at : at + 50] for at in range(0, len(body), 50))
+    )
+    caller = await stream(running, FRAMES)
+    found = await caller.answer()
+    assert (found.body, found.clean) == (body, True)
+    assert running.breaker("bedrock/vendor.model-v1:0").window.success == 1
+    caller.close()
+
+
+@pytest.mark.parametrize("end", [b"", b"0\r\n\r\n"])
+async def test_frames_that_are_cut_end_with_one_of_ours(start, upstream, end) -> None:
+    one = framed("contentBlockDelta", delta={"text": "Hi"})
+    running = await bedrock(start, upstream, one, one[:30], end=end)
+    caller = await stream(running, FRAMES)
+    found = await caller.answer()
+    assert not found.clean
+    assert found.body.startswith(one)
+    (last,) = FrameParser().feed(found.body.removeprefix(one))
+    told = json.loads(last.data)
+    assert (last.name, told["__type"]) == ("error", "serviceUnavailableException")
+    assert told["envelope"]["code"] == "stream_truncated"
+    assert running.breaker("bedrock/vendor.model-v1:0").window.failure == 1
+    caller.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 from sidecar.breaker.model import State, Transition
 from sidecar.envelope.model import Envelope, ErrorClass, Source, Verdict
-from sidecar.telemetry.observer import CallFinished
+from sidecar.telemetry.observer import CallFinished, DependencyCalled
 
 
 def envelope(code: str = "503", **changes: Any) -> Envelope:
@@ -66,6 +66,20 @@ def cancelled(**changes: Any) -> CallFinished:
         "verdict": Verdict.NEUTRAL,
     }
     return call(**(fields | changes))
+
+
+def reported(code: str = "40001", **changes: Any) -> DependencyCalled:
+    fields: dict[str, Any] = {
+        "at": 1_000.0,
+        "dependency": "orders-db",
+        "decision": "reported",
+        "correlation_id": "c-1",
+        "duration": 0.25,
+        "envelope": envelope(code, source=Source.DATABASE, retryable=True, retry_after=0.0),
+        "verdict": Verdict.ALIVE,
+        "rule": "sqlstate 40001",
+    }
+    return DependencyCalled(**(fields | changes))
 
 
 def transition(old: State = State.CLOSED, new: State = State.OPEN, **changes: Any) -> Transition:

@@ -18,9 +18,18 @@ from sidecar.envelope.model import ErrorClass, Source, Verdict
 from sidecar.telemetry import logs
 from sidecar.telemetry.lines import LineHandler, clean
 from sidecar.telemetry.logs import LogListener
-from sidecar.telemetry.observer import ConfigReloaded, Controlled, Ending, Fault, Observer
+from sidecar.telemetry.observer import (
+    AttemptFinished,
+    ConfigReloaded,
+    Controlled,
+    Ending,
+    Fault,
+    NetworkChange,
+    Observer,
+)
+from sidecar.telemetry.storms import Storms
 
-from .facts import call, cancelled, envelope, failed, refused, transition
+from .facts import call, cancelled, envelope, failed, refused, reported, transition
 
 
 class Log:
@@ -102,8 +111,66 @@ def test_a_failed_call_is_one_line_with_all_that_joins_it(log: Log) -> None:
     }
 
 
+def test_a_reported_failure_is_a_line_of_the_same_shape(log: Log) -> None:
+    listener = LogListener()
+    listener(failed())
+    listener(reported())
+    answered, line = log.lines()
+    assert set(answered) | {"dependency"} == set(line)
+    del line["time"]
+    assert line == {
+        "level": "info",
+        "event": "call.failed",
+        "correlation_id": "c-1",
+        "provider": None,
+        "dependency": "orders-db",
+        "model": None,
+        "status": None,
+        "class": "transient",
+        "code": "40001",
+        "verdict": "alive",
+        "rule": "sqlstate 40001",
+        "ending": "reported",
+        "decision": "reported",
+        "key": "orders-db",
+        "method": None,
+        "path": None,
+        "upstream_status": None,
+        "duration": 0.25,
+        "first_byte": None,
+        "source": "database",
+        "retryable": True,
+        "retry_after": 0.0,
+        "message": "it failed",
+    }
+
+
+def test_a_failing_dependency_is_a_warning(log: Log) -> None:
+    LogListener()(reported(verdict=Verdict.FAILURE, would_refuse=True))
+    (line,) = log.lines()
+    assert (line["level"], line["would_refuse"]) == ("warning", True)
+
+
+def test_what_repeats_at_a_dependency_is_summed_up(log: Log) -> None:
+    listener = LogListener()
+    for _ in range(7):
+        listener(reported("breaker_open", decision="breaker_open", verdict=None))
+        listener(reported(decision="expired", envelope=None, verdict=Verdict.NEUTRAL))
+        listener(reported(envelope=None, verdict=Verdict.SUCCESS, would_refuse=True))
+    assert log.lines() == []
+    listener.close()
+    lines = {line["event"]: line for line in log.lines()}
+    assert set(lines) == {"calls.refused", "calls.would_refuse", "permits.expired"}
+    for line in lines.values():
+        assert line["count"] == 7
+        assert line["by_key"] == {"orders-db": 7}
+    listener.close()
+    assert len(log.lines()) == 3
+
+
 def test_a_good_call_leaves_no_line(log: Log) -> None:
     LogListener()(call())
+    LogListener()(reported(envelope=None, verdict=Verdict.SUCCESS))
     assert log.text() == ""
 
 
@@ -126,13 +193,16 @@ def test_levels(log: Log, verdict: Verdict, decision: str, level: str) -> None:
 
 def test_f166_every_kind_of_end_leaves_its_trace(log: Log) -> None:
     listener = LogListener()
-    for _ in range(100):
-        listener(cancelled())
-        listener(failed("stream_truncated", status=200, upstream_status=200))
-        listener(failed("idle_timeout", status=504, decision="timeout"))
+    for n in range(100):
+        # Ten lines a minute are written of a model: a storm of one kind is summed up.
+        model = f"gpt-{n % 10}"
+        listener(cancelled(model=model))
+        listener(failed("stream_truncated", model=model, status=200, upstream_status=200))
+        listener(failed("idle_timeout", model=model, status=504, decision="timeout"))
         listener(
             failed(
                 "draining",
+                model=model,
                 envelope=None,
                 verdict=Verdict.NEUTRAL,
                 status=200,
@@ -160,6 +230,42 @@ def test_f166_every_kind_of_end_leaves_its_trace(log: Log) -> None:
     assert summary["count"] == 100
     assert summary["by_decision"] == {"breaker_open": 100}
     assert summary["by_key"] == {"openai/gpt-x": 100}
+
+
+def test_a_storm_leaves_ten_lines_a_minute_and_a_count(log: Log) -> None:
+    listener = LogListener()
+    for n in range(500):
+        listener(failed("503", at=1_000.0 + n / 10))
+    listener(failed("503", at=1_001.0, model="another"))
+    listener(failed("502", at=1_001.0))
+    listener(reported("40001", at=1_001.0))
+    assert len(log.lines()) == 10 + 3
+    assert listener.suppressed == 490
+    # A minute after the first that was held back, whatever happens next tells of them.
+    listener(failed("503", at=1_061.5))
+    lines = log.lines()
+    (told,) = [line for line in lines if line["event"] == "calls.repeated"]
+    assert (told["count"], told["provider"], told["model"], told["class"], told["code"]) == (
+        490, "openai", "gpt-x", "transient", "503",
+    )  # fmt: skip
+    listener.close()
+    written = [line for line in lines if line["event"] == "call.failed" and line["code"] == "503"]
+    assert len(written) + told["count"] == 502
+
+
+def test_ten_lines_are_those_of_any_minute_and_kinds_are_bounded() -> None:
+    storms = Storms()
+    kind = ("p", "m", "transient", "503")
+    admitted = [at for at in range(600) if storms.admit(kind, float(at))]
+    for at in admitted:
+        assert len([one for one in admitted if at <= one < at + 60]) <= 10
+    assert len(admitted) + storms.take()[kind] == 600
+    assert storms.take() == {}
+    for n in range(5_000):
+        storms.admit(("p", f"m-{n}", None, None), 1_000.0)
+    assert len(storms._written) <= 1_001
+    # A clock that was set back holds nothing up for ever.
+    assert storms.admit(kind, 5.0)
 
 
 def test_a_hang_that_the_caller_gave_up_on_is_a_failure(log: Log) -> None:
@@ -445,6 +551,8 @@ def test_every_line_is_as_documented(log: Log) -> None:
     listener(failed("x", envelope=None, model=None, key=None, verdict=None, decision="timeout"))
     listener(cancelled())
     listener(refused())
+    listener(reported())
+    listener(reported(decision="expired", envelope=None))
     listener(transition(retry_after=None))
     listener(ConfigReloaded(at=1.0, generation=2, hash="abc", added=("groq",)))
     listener(ConfigReloaded(at=1.0, generation=2, hash="abc", problems=("line 3",)))
@@ -455,7 +563,7 @@ def test_every_line_is_as_documented(log: Log) -> None:
     logging.getLogger("library").warning("said")
     schema = _documented()
     lines = log.lines()
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines:
         assert set(schema["required"]) <= set(line)
         for name, value in line.items():
@@ -468,11 +576,38 @@ def test_every_line_is_as_documented(log: Log) -> None:
 
 
 def test_every_event_is_documented(log: Log) -> None:
+    from sidecar.telemetry import call_lines, export, observer
     from sidecar.telemetry import lines as line_module
-    from sidecar.telemetry import observer
+    from sidecar.telemetry.otlp import batches
 
     text = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
-    source = "".join(Path(module.__file__).read_text() for module in (logs, line_module, observer))
-    events = set(re.findall(r'"((?:breaker|calls?|config|faults?|listener|log)\.[a-z_]+)"', source))
+    source = "".join(
+        Path(module.__file__).read_text()
+        for module in (logs, call_lines, line_module, observer, export, batches)
+    )
+    events = set(
+        re.findall(
+            r'"((?:breaker|calls?|config|faults?|listener|log|permits|telemetry)\.[a-z_]+)"', source
+        )
+    )
     assert {"call.failed", "breaker.opened", "calls.refused", "log.dropped"} <= events
     assert {name for name in events if f"`{name}`" not in text} == set()
+
+
+def test_a_network_that_goes_down_and_comes_back(log: Log) -> None:
+    listener = LogListener()
+    hosts = frozenset({"b.example", "a.example"})
+    listener(NetworkChange(down=True, reason="no route", at=10.0, since=0.0, hosts=hosts))
+    listener(NetworkChange(down=False, reason="a.example was reached", at=14.5, since=10.0))
+    down, up = log.lines()
+    assert (down["event"], down["level"]) == ("network.down", "warning")
+    assert (down["reason"], down["hosts"]) == ("no route", ["a.example", "b.example"])
+    assert (up["event"], up["level"], up["down_for"]) == ("network.up", "info", 4.5)
+
+
+def test_an_attempt_leaves_no_line_of_its_own(log: Log) -> None:
+    fact = AttemptFinished(
+        at=1.0, provider="up", correlation_id="c", number=1, began=0.0, duration=1.0, status=503
+    )
+    LogListener()(fact)
+    assert log.lines() == []

@@ -9,7 +9,9 @@ from sidecar.envelope.dialects.anthropic import Anthropic
 from sidecar.envelope.dialects.auto import Auto
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.bedrock import Bedrock
 from sidecar.envelope.dialects.cerebras import Cerebras
+from sidecar.envelope.dialects.cohere import Cohere
 from sidecar.envelope.dialects.compatible import Compatible
 from sidecar.envelope.dialects.dashscope import DashScope
 from sidecar.envelope.dialects.deepseek import DeepSeek
@@ -24,6 +26,7 @@ from sidecar.envelope.dialects.graphql import GraphQL
 from sidecar.envelope.dialects.groq import Groq
 from sidecar.envelope.dialects.grpc_web import GrpcWeb
 from sidecar.envelope.dialects.hubspot import HubSpot
+from sidecar.envelope.dialects.huggingface import HuggingFace
 from sidecar.envelope.dialects.jira import Jira
 from sidecar.envelope.dialects.linear import Linear
 from sidecar.envelope.dialects.litellm import LiteLLM
@@ -60,7 +63,9 @@ _BUILT: tuple[type[Dialect], ...] = (
     Anthropic,
     Auto,
     AzureOpenAI,
+    Bedrock,
     Cerebras,
+    Cohere,
     Compatible,
     DashScope,
     DeepSeek,
@@ -75,6 +80,7 @@ _BUILT: tuple[type[Dialect], ...] = (
     Groq,
     GrpcWeb,
     HubSpot,
+    HuggingFace,
     Jira,
     Linear,
     LiteLLM,
@@ -108,7 +114,7 @@ _BUILT: tuple[type[Dialect], ...] = (
 
 # Names that are legal and share the file of another until they need one of their own.
 _ALIASES: dict[type[Dialect], str] = {
-    Generic: "aws-edge bedrock cloudflare cohere envoy huggingface nginx oauth problem-json",
+    Generic: "aws-edge cloudflare envoy nginx oauth problem-json",
     GrpcWeb: "connect",
 }
 
@@ -159,6 +165,7 @@ _HOSTS = {
     "googleapis.com": "google-apis",
     "graph.microsoft.com": "msgraph",
     "graph.microsoft.us": "msgraph",
+    "huggingface.cloud": "huggingface",
     "huggingface.co": "huggingface",
     "myshopify.com": "shopify",
     "ollama.com": "ollama",
@@ -172,8 +179,17 @@ _HOSTS = {
     "zendesk.com": "zendesk",
 }
 
-# The region that stands before the name of a service: `europe-west4-aiplatform.googleapis.com`.
-_REGION = re.compile(r"[a-z]+-[a-z]+\d+-(?=aiplatform\.)")
+# Hosts that have a region in their name.
+_HOST_SHAPES = (
+    (re.compile(r"(?:[a-z0-9-]+-)?aiplatform\.googleapis\.com"), "vertex"),
+    (
+        re.compile(
+            r"(?:[a-z0-9-]+\.)?bedrock[a-z-]*\.[a-z0-9-]+\.(?:vpce\.)?(?:amazonaws\.com|api\.aws)"
+            r"(?:\.cn)?"
+        ),
+        "bedrock",
+    ),
+)
 
 
 def _register() -> dict[str, Dialect]:
@@ -205,11 +221,12 @@ def guess(host: str) -> Dialect:
         host: a host name in any case; an address or an unknown name is no error.
     """
     host = host.lower().rstrip(".")
-    if region := _REGION.match(host):
-        host = host[region.end() :]
-    while host:
-        name = _HOSTS.get(host)
-        if name is not None:
+    for shape, name in _HOST_SHAPES:
+        if shape.fullmatch(host):
             return get(name)
+    while host:
+        known = _HOSTS.get(host)
+        if known is not None:
+            return get(known)
         host = host.partition(".")[2]
     return get("auto")

@@ -17,7 +17,7 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule, RuleTable
-from sidecar.envelope.evidence import Evidence, read, read_text
+from sidecar.envelope.evidence import Evidence, read, read_text, with_header_code
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.frames import Frame
 from sidecar.envelope.locate import Found, find_error, is_problem
@@ -42,7 +42,9 @@ _MODEL_ROUTES = (
 # The member of a body that is an error without the word; and those that may stand anywhere in one,
 # as long as it is small: what a large body holds is data.
 _EARLY_SIGN = re.compile(rb'\s*\{\s*"(?:detail|(?:ok|success)"\s*:\s*false)')
-_SIGN_IN_SMALL = re.compile(rb'"statusCode"|"(?:ok|success)"\s*:\s*false')
+_SIGN_IN_SMALL = re.compile(
+    rb'"statusCode"|"(?:ok|success)"\s*:\s*false|"error_message"\s*:\s*"[^"]'
+)
 _SMALL = 4096
 
 _BODY_WAITS = (
@@ -55,6 +57,10 @@ _BODY_WAITS = (
     ("extensions.retryAfter", 1.0),
     ("extensions.retry_after", 1.0),
     ("metadata.retry_after_seconds", 1.0),
+    ("parameters.retry_after", 1.0),
+    ("retry_in_seconds", 1.0),
+    ("extensions.retry_in_seconds", 1.0),
+    ("limit.reset", 1.0),
 )
 _RESET_PLACES = (
     "resets_in_seconds", "resets_at", "reset_at", "metadata.resets_at", "metadata.reset_at",
@@ -162,6 +168,15 @@ class Dialect:
         """Whether a 2xx of this route must be an answer: a completion, an embedding and so on."""
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
 
+    def ends_by_word(self, method: str, path: str) -> bool:
+        """Whether a stream of this route is whole only with a word that says so."""
+        return self.is_model_route(method, path)
+
+    def streams_json(self, method: str, path: str) -> bool:
+        """Whether an answer of this route in JSON is a stream: an array that grows."""
+        del method, path
+        return False
+
     def repeatable(self, method: str, path: str) -> bool:
         """Whether a POST of this route may be sent twice: asking a model changes nothing."""
         return self.is_model_route(method, path)
@@ -170,13 +185,15 @@ class Dialect:
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """Whether a 2xx body is worth decoding; one substring search in the common case."""
-        if b'"error' in body and (b'"errors"' in body or ERROR_IN_EARNEST.search(body) is not None):
+        if b'"error' in body and (
+            b'"errors"' in body or b'"failed"' in body or ERROR_IN_EARNEST.search(body) is not None
+        ):
             return True
         return (
             _EARLY_SIGN.match(body[:512]) is not None
             or (
                 len(body) < _SMALL
-                and (b"false" in body or b'"statusCode"' in body)
+                and (b"false" in body or b'"statusCode"' in body or b'"error_message"' in body)
                 and _SIGN_IN_SMALL.search(body) is not None
             )
             or is_problem(seen)
@@ -213,17 +230,23 @@ class Dialect:
 
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence in a located error."""
-        return read(
+        evidence = read(
             found,
             seen,
             code_places=self.code_places,
             word_places=self.word_places,
             stream=stream,
         )
+        return with_header_code(evidence, self.code_in_headers(seen.headers))
 
     def read_text(self, seen: Seen) -> Evidence:
-        """The evidence in a failed answer's body that is no JSON, or holds no error."""
-        return read_text(seen)
+        """The evidence in a body in which no error was located: a page, a text, nothing."""
+        return with_header_code(read_text(seen), self.code_in_headers(seen.headers))
+
+    def code_in_headers(self, headers: Headers) -> str:
+        """The code that this provider puts into a header; empty where it does not."""
+        del headers
+        return ""
 
     def should_retry(self, headers: Headers) -> str | None:
         """What the provider says of repeating, as it was written; None if it says nothing."""
@@ -236,9 +259,10 @@ class Dialect:
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """The wait that the body asks for: a member, else prose where the dialect has only that."""
         now = evidence.seen.now
+        told = evidence.seen.body
         # All of these members are named so: most errors have none.
-        sources = (evidence.error, evidence.body) if b"retry" in evidence.seen.body else ()
-        for source in sources:
+        likely = b"retry" in told or b'"reset"' in told
+        for source in (evidence.error, evidence.body) if likely else ():
             if not isinstance(source, dict):
                 continue
             for place, scale in _BODY_WAITS:
@@ -263,6 +287,16 @@ class Dialect:
         return found[0] if found else None
 
     # --- how it is spoken -----------------------------------------------------------------
+
+    def error_headers(self, envelope: Envelope, path: str) -> list[tuple[str, str]]:
+        """Headers by which the official client knows an error of the daemon's own, if it does.
+
+        Args:
+            envelope: what happened.
+            path: the path of the request.
+        """
+        del envelope, path
+        return []
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """A JSON body in this dialect's error shape with the envelope beside it.
@@ -292,11 +326,6 @@ class Dialect:
                 "envelope": envelope,
             }
         )
-
-    def error_headers(self, envelope: Envelope) -> tuple[tuple[str, str], ...]:
-        """Headers that say the same where this dialect's clients read headers."""
-        del envelope
-        return ()
 
     def stream_error(self, envelope: Envelope, path: str) -> bytes:
         """One event that ends a stream with an error, ready to send."""

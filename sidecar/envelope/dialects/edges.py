@@ -30,6 +30,8 @@ def cloudflare_code(evidence: Evidence) -> str | None:
         return stated
     if "cf-ray" not in headers and (headers.get("server") or "").lower() != "cloudflare":
         return None
+    if stated and "error_name" in evidence.error:
+        return stated
     if evidence.html:
         # Word and number stand in elements of their own.
         page = _MARKUP.sub(" ", evidence.seen.body[:16384].decode("utf-8", "replace"))

@@ -87,7 +87,7 @@ API_GATEWAY = (
         why="the same where the type got lost: the whole text of its answer",
         statuses=statuses(429),
         when=lambda evidence: (
-            evidence.body == {"message": "Limit Exceeded"} and _is_api_gateway(evidence.headers)
+            evidence.body == {"message": "Limit Exceeded"} and is_api_gateway(evidence.headers)
         ),
         class_=ErrorClass.PERMANENT,
         code="plan_window_exhausted",
@@ -98,13 +98,13 @@ API_GATEWAY = (
         statuses=statuses(403),
         when=lambda evidence: (
             evidence.body == {"message": "Missing Authentication Token"}
-            and _is_api_gateway(evidence.headers)
+            and is_api_gateway(evidence.headers)
         ),
         class_=ErrorClass.PERMANENT,
     ),
 )
 
 
-def _is_api_gateway(headers: Headers) -> bool:
+def is_api_gateway(headers: Headers) -> bool:
     """Whether a header says that API Gateway handled the call."""
     return any(name in headers for name in ("x-amz-apigw-id", "apigw-requestid"))

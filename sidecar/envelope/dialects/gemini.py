@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sidecar.envelope.dialects.anthropic import Anthropic
+from sidecar.envelope.dialects.anthropic import ANTHROPIC_RULES, Anthropic
 from sidecar.envelope.dialects.google import GOOGLE_RULES, Google
 from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.openai import SIZE_STATUSES, OpenAI
@@ -28,6 +28,7 @@ from sidecar.envelope.dialects.words import (
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import Envelope, ErrorClass, Seen, Verdict
+from sidecar.envelope.model_events import block_reason, failed_interaction
 from sidecar.envelope.model_name import model_in_path
 
 _MODEL = re.compile(r"/(models|tunedModels|endpoints)/([^/:?]+?)(?::|%3[aA]|$)")
@@ -201,6 +202,10 @@ class Gemini(Google):
             super().is_model_route(method, path)
         )  # fmt: skip
 
+    def streams_json(self, method: str, path: str) -> bool:
+        """A stream that nobody asked to have as events."""
+        return method == "POST" and route_of(path)[1] == "streamGenerateContent"
+
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """As everywhere; a refused prompt and a failed interaction have no `error`."""
         return (
@@ -214,27 +219,29 @@ class Gemini(Google):
         found = super().locate(body, seen)
         if found is not None or not self.is_model_route(seen.method, seen.path):
             return found
-        if isinstance(body, list):
-            body = next((item for item in body if blocked(item)), None)
-        return blocked(body) or (_failed(body) if _is_interaction(seen.path) else None)
+        first = body[0] if isinstance(body, list) and body else body
+        error = block_reason(first)
+        if error is None and _is_interaction(seen.path):
+            error = failed_interaction(first)
+        return None if error is None else Found(error, first)
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """`{"error": {code, message, status, details}}`, or as the imitated client reads it."""
         skin = _skin(path)
         if skin is not None:
             return skin.error_body(envelope, status, path)
-        return msgspec.json.encode({"error": _error(envelope, status), "envelope": envelope})
+        error = _told(envelope) if "/interactions" in path else _error(envelope, status)
+        return msgspec.json.encode({"error": error, "envelope": envelope})
 
     def stream_error(self, envelope: Envelope, path: str) -> bytes:
         """A `data:` line with the error; an event of its own in the Interactions API."""
         skin = _skin(path)
         if skin is not None:
             return skin.stream_error(envelope, path)
-        error = _error(envelope, _status_of(envelope))
-        if _is_interaction(path):
-            told = {"code": envelope.code, "message": envelope.message}
-            event = {"event_type": "error", "error": told, "envelope": envelope}
+        if "/interactions" in path:
+            event = {"event_type": "error", "error": _told(envelope), "envelope": envelope}
             return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        error = _error(envelope, _status_of(envelope))
         return b"data: " + msgspec.json.encode({"error": error, "envelope": envelope}) + b"\n\n"
 
 
@@ -242,27 +249,9 @@ class Vertex(Gemini):
     """Vertex AI, whose publishers bring their own shapes, and Code Assist."""
 
     name = "vertex"
-
-
-def blocked(body: Any) -> Found | None:
-    """Why a prompt was refused: a block reason and no candidate."""
-    if not isinstance(body, dict) or body.get("candidates"):
-        return None
-    feedback = body.get("promptFeedback")
-    reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
-    if not isinstance(reason, str) or not reason or reason == "BLOCK_REASON_UNSPECIFIED":
-        return None
-    told = feedback.get("blockReasonMessage") if isinstance(feedback, dict) else None
-    message = told if isinstance(told, str) and told else f"the prompt was blocked: {reason}"
-    return Found({"blockReason": reason, "message": message}, body)
-
-
-def _failed(body: Any) -> Found | None:
-    if not isinstance(body, dict) or body.get("status") != "failed":
-        return None
-    errors = body.get("errors")
-    first = errors[0] if isinstance(errors, list) and errors else None
-    return Found(first if isinstance(first, dict) else {"message": "the interaction failed"}, body)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *GEMINI_RULES, *GOOGLE_RULES, *ANTHROPIC_RULES, *OAUTH, *COMMON,
+    )  # fmt: skip
 
 
 def _is_interaction(path: str) -> bool:
@@ -280,6 +269,10 @@ def _status_of(envelope: Envelope) -> int:
     if envelope.code.endswith("_timeout"):
         return 504
     return 402 if envelope.code in BUDGET_WORDS else _STATUS_OF_CLASS[envelope.class_]
+
+
+def _told(envelope: Envelope) -> dict[str, Any]:
+    return {"code": envelope.code, "message": envelope.message}
 
 
 def _error(envelope: Envelope, status: int) -> dict[str, Any]:

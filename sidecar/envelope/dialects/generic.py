@@ -7,7 +7,11 @@ codes is assumed. Prose counts only inside a 2xx that calls itself an error.
 
 from __future__ import annotations
 
+import re
+from http import HTTPStatus
 from typing import ClassVar
+
+import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges_aws import API_GATEWAY
@@ -22,7 +26,16 @@ from sidecar.envelope.dialects.words import (
     REFUSED_CREDENTIALS,
 )
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.fields import is_reference
+from sidecar.envelope.fields import is_reference, normal, status_like
+from sidecar.envelope.locate import Found, is_graphql
+from sidecar.envelope.model import Seen
+
+_WORD = re.compile(r"[A-Za-z]{2,32}(?:[_-][A-Za-z]{1,32}){0,8}")
+# What a `status` says that names no error: how it went, or the status of HTTP in words.
+_OUTCOMES = frozenset(
+    {"error", "errors", "fail", "failed", "failure", "ko", "nok", "ok", "success"}
+)
+_STATUS_WORDS = frozenset(normal(status.phrase) for status in HTTPStatus)
 
 
 def _is_problem(evidence: Evidence) -> bool:
@@ -36,6 +49,21 @@ def _may_be_renewed(evidence: Evidence) -> bool:
         not any(word in said for word in ("api key", "api-key", "revoked"))
         and not evidence.words.keys() & REFUSED_CREDENTIALS
     )
+
+
+def _names_itself(evidence: Evidence) -> Evidence:
+    """With the word that stands under `id` or `status`, where nothing better is a code.
+
+    An `id` of mere letters is no identifier of a request.
+    """
+    if evidence.code is not None and status_like(evidence.code) is None:
+        return evidence
+    for place, no_codes in (("id", _OUTCOMES), ("status", _OUTCOMES | _STATUS_WORDS)):
+        word = evidence.error.get(place)
+        if isinstance(word, str) and _WORD.fullmatch(word) and normal(word) not in no_codes:
+            known = {normal(word): word, **evidence.words}
+            return msgspec.structs.replace(evidence, code=word, words=known)
+    return evidence
 
 
 def _is_unsuccessful(evidence: Evidence) -> bool:
@@ -94,6 +122,16 @@ GENERIC_RULES = (
 )
 
 
+WITHOUT_CODE = Rule(
+    name="a GraphQL error without a code",
+    why="nothing says whether it will pass: it is neither repeated nor counted",
+    statuses=TWO,
+    when=lambda evidence: evidence.code is None and is_graphql(evidence.error),
+    class_=PERMANENT,
+    code="graphql_error",
+)
+
+
 # Under a host that nobody named only the full routes of model APIs are taken for such: any API may
 # have `messages` or `responses`.
 _MODEL_ROUTES = (
@@ -115,6 +153,7 @@ class Generic(Dialect):
         *GENERIC_RULES,
         REQUEST_TOO_LARGE,
         *COMMON,
+        WITHOUT_CODE,
     )
     code_places: ClassVar[tuple[str, ...]] = (
         "extensions.code",
@@ -126,9 +165,18 @@ class Generic(Dialect):
         "errorType",
         "reason",
         "category",
+        "errcode",
+        "err_code",
+        "tag",
+        # The member that names the variant of a tagged union.
+        ".tag",
     )
     word_places: ClassVar[tuple[str, ...]] = ("details.error_code", "innererror.code")
     quota_may_be_a_rate: ClassVar[bool] = True
+
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence, with a code also from where only habit puts one."""
+        return _names_itself(super().read(found, seen, stream=stream))
 
     def is_model_route(self, method: str, path: str) -> bool:
         """Whether the route is one of a model API, whatever the host."""

@@ -18,6 +18,7 @@ import msgspec
 
 from sidecar.envelope import retry_after
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.google_details import with_details
 from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.rule import FIVE, FOUR, TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
@@ -42,7 +43,8 @@ _CAPACITY = words("MODEL_CAPACITY_EXHAUSTED")
 
 
 def _quotas(evidence: Evidence) -> Iterator[dict[str, Any]]:
-    for violation in evidence.error.get("quotaViolations") or ():
+    violations = evidence.error.get("quotaViolations")
+    for violation in violations if isinstance(violations, list) else ():
         if isinstance(violation, dict):
             yield violation
 
@@ -161,6 +163,14 @@ QUOTAS = (
         code="plan_window_exhausted",
     ),
     Rule(
+        name="throttled",
+        why="the older APIs say it with 403 and a permission that is denied",
+        codes=words("rateLimitExceeded userRateLimitExceeded sharingRateLimitExceeded"),
+        statuses=statuses(403, 429),
+        when=lambda evidence: not evidence.words.keys() & _CAPACITY,
+        class_=RATE_LIMIT,
+    ),
+    Rule(
         name="the quota is spent",
         why="a number of things, not a rate of requests",
         codes=words("RESOURCE_QUOTA_EXCEEDED"),
@@ -228,60 +238,17 @@ STATUSES = (
 GOOGLE_RULES = (*CREDENTIALS, *QUOTAS, *STATUSES)
 
 
-def with_details(error: dict[str, Any]) -> dict[str, Any]:
-    """The error with what its `details` say as members of its own, where rules find them.
-
-    Args:
-        error: an error object; whatever stands in it is taken as it is.
-
-    Returns:
-        The same, and `errorInfo`, `quotaViolations`, `retryDelay` (seconds as text), `requestId`
-        and `field`, as far as there are such details.
-    """
-    told: dict[str, Any] = {}
-    for detail in error.get("details") or () if isinstance(error.get("details"), list) else ():
-        if not isinstance(detail, dict):
-            continue
-        kind = str(detail.get("@type") or "").rpartition(".")[2]
-        if kind == "ErrorInfo" or (not kind and "reason" in detail):
-            told.setdefault("errorInfo", detail)
-        elif kind == "QuotaFailure" and isinstance(detail.get("violations"), list):
-            told.setdefault("quotaViolations", []).extend(detail["violations"])
-        elif kind == "RetryInfo":
-            told.setdefault("retryDelay", _duration(detail.get("retryDelay")))
-        elif kind == "RequestInfo":
-            told.setdefault("requestId", detail.get("requestId"))
-        elif kind == "BadRequest":
-            told.setdefault("field", _field(detail))
-    legacy = error.get("errors")
-    if isinstance(legacy, list) and legacy and isinstance(legacy[0], dict):
-        told["legacyReason"] = legacy[0].get("reason")
-    return {**error, **told} if told else error
-
-
-def _duration(value: Any) -> str | None:
-    """A duration as protocol buffers write it: `34.07s`, or seconds and nanoseconds apart."""
-    if isinstance(value, dict):
-        seconds, nanos = value.get("seconds"), value.get("nanos")
-        try:
-            return f"{float(seconds or 0) + float(nanos or 0) / 1e9:.9f}"
-        except (TypeError, ValueError, OverflowError):
-            return None
-    return as_number_text(value)
-
-
-def _field(detail: dict[str, Any]) -> Any:
-    violations = detail.get("fieldViolations")
-    first = violations[0] if isinstance(violations, list) and violations else None
-    return first.get("field") if isinstance(first, dict) else None
-
-
 class Google(Dialect):
     """An API on Google's infrastructure."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*GOOGLE_RULES, *OAUTH, *COMMON)
-    code_places: ClassVar[tuple[str, ...]] = ("errorInfo.reason", "status", "code", "type")
-    word_places: ClassVar[tuple[str, ...]] = ("legacyReason",)
+    code_places: ClassVar[tuple[str, ...]] = (
+        "errorInfo.reason",
+        "legacyReason",
+        "status",
+        "code",
+        "type",
+    )
     hints_in_prose: ClassVar[bool] = True
     request_id_headers: ClassVar[tuple[str, ...]] = (
         *Dialect.request_id_headers,
@@ -289,13 +256,15 @@ class Google(Dialect):
     )
 
     def locate(self, body: Any, seen: Seen) -> Found | None:
-        """The error in a decoded body with its details spread out; of a list, the one in it."""
+        """The error in a decoded body; of a list, the one in it."""
         if isinstance(body, list):
             body = next((item for item in body if isinstance(item, dict) and "error" in item), body)
-        found = super().locate(body, seen)
-        if found is None:
-            return None
-        return msgspec.structs.replace(found, error=with_details(found.error))
+        return super().locate(body, seen)
+
+    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
+        """The evidence in a located error, with what its details say."""
+        spread = msgspec.structs.replace(found, error=with_details(found.error))
+        return super().read(spread, seen, stream=stream)
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:
         """`RetryInfo`, then the reset that Code Assist names, then prose."""

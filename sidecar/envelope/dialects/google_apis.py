@@ -231,9 +231,9 @@ class GoogleApis(Google):
     def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
         """The evidence; in a 200 the status of Maps is the code, also `UNKNOWN_ERROR`."""
         evidence = super().read(found, seen, stream=stream)
-        if seen.status >= 400:
+        code = found.error.get("code")
+        if seen.status >= 400 or not isinstance(code, str):
             return evidence
-        code = str(found.error["code"])
         return msgspec.structs.replace(evidence, code=code, words={normal(code): code})
 
     def wait_in_body(self, evidence: Evidence) -> tuple[float, str] | None:

@@ -2,7 +2,7 @@
 
 Errors come as `errors` beside or instead of `data`, mostly under a 200. They fail the call only if
 no data came with them: usable data with errors beside it is an answer. The code stands in
-`extensions.code`, and many servers put the status that they would have sent beside it.
+`extensions.code`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
+from sidecar.envelope.dialects.rule import TWO, Rule, words
 from sidecar.envelope.dialects.tool import TOOL_RULES, Tool
 from sidecar.envelope.dialects.words import PERMANENT, VALIDATION
-from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.fields import as_word, at, status_like
-from sidecar.envelope.locate import Found
+from sidecar.envelope.fields import at
+from sidecar.envelope.locate import Found, as_object, has_data
 from sidecar.envelope.model import Envelope, Seen
-
-_STATED_STATUS = ("extensions.http.status", "extensions.statusCode", "extensions.status")
-# The statuses under which servers send whatever went wrong.
-_SAYS_NOTHING = TWO | statuses(400)
 
 GRAPHQL_RULES: tuple[Rule, ...] = (
     Rule(
@@ -59,7 +54,11 @@ WITHOUT_CODE = Rule(
     name="a GraphQL error without a code",
     why="nothing says whether it will pass: it is neither repeated nor counted",
     statuses=TWO,
-    when=lambda evidence: evidence.code is None and not evidence.stream,
+    when=lambda evidence: (
+        evidence.code is None
+        and not evidence.stream
+        and isinstance(at(evidence.body, "errors"), list)
+    ),
     class_=PERMANENT,
     code="graphql_error",
 )
@@ -74,8 +73,9 @@ class GraphQLErrors(Tool):
     reads_errors_in_2xx: ClassVar[bool] = True
 
     def speaks_graphql(self, path: str) -> bool:
-        """Whether the route is the one of GraphQL."""
-        return path.partition("?")[0].rstrip("/").endswith(("/graphql", "/graphql.json"))
+        """Whether the route is the one of GraphQL; without a path nobody knows, and it may be."""
+        route = path.partition("?")[0].rstrip("/")
+        return not route or route.endswith(("/graphql", "/graphql.json"))
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """On the route of GraphQL an answer that has `errors`."""
@@ -85,24 +85,11 @@ class GraphQLErrors(Tool):
         """The first of the errors that has a code, if no data came with them."""
         errors = body.get("errors") if isinstance(body, dict) else None
         if isinstance(errors, list) and errors and self.speaks_graphql(seen.path):
-            if seen.status < 400 and _has_data(body.get("data")):
+            if seen.status < 400 and has_data(body.get("data")):
                 return None
-            known = [error for error in errors if isinstance(error, dict)]
-            coded = (error for error in known if at(error, "extensions.code") is not None)
-            first = next(coded, known[0] if known else {"message": str(errors[0])})
-            return Found(first, body)
+            coded = (error for error in errors if at(error, "extensions.code") is not None)
+            return Found(as_object(next(coded, errors[0])), body)
         return super().locate(body, seen)
-
-    def read(self, found: Found, seen: Seen, *, stream: bool = False) -> Evidence:
-        """The evidence, with the status that the error itself states where the answer's is mute."""
-        evidence = super().read(found, seen, stream=stream)
-        if evidence.status not in _SAYS_NOTHING:
-            return evidence
-        for place in _STATED_STATUS:
-            stated = status_like(as_word(at(evidence.error, place)) or "") or 0
-            if stated >= 400:
-                return msgspec.structs.replace(evidence, status=stated)
-        return evidence
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """`errors` with one entry, the envelope beside them."""
@@ -119,10 +106,3 @@ class GraphQLErrors(Tool):
     def error_extensions(self, envelope: Envelope) -> dict[str, Any]:
         """What stands under `extensions` in an error of the daemon's own."""
         return {"code": self.native_code(envelope)}
-
-
-def _has_data(data: Any) -> bool:
-    """Whether there is anything to use; a root field that failed leaves its name and null."""
-    if isinstance(data, dict):
-        return any(member is not None for member in data.values())
-    return bool(data)

@@ -181,10 +181,11 @@ class GrpcWeb(Generic):
 
     # --- how it is spoken -----------------------------------------------------------------
 
-    def error_headers(self, envelope: Envelope) -> tuple[tuple[str, str], ...]:
+    def error_headers(self, envelope: Envelope, path: str) -> list[tuple[str, str]]:
         """What gRPC-Web reads of an answer without frames."""
+        del path
         number = str(_spoken(envelope)[0])
-        return (("grpc-status", number), ("grpc-message", quote(envelope.message, safe=" ,:;'()")))
+        return [("grpc-status", number), ("grpc-message", quote(envelope.message, safe=" ,:;'()"))]
 
     def error_body(self, envelope: Envelope, status: int, path: str) -> bytes:
         """What Connect reads, with the envelope beside the members."""
@@ -202,7 +203,7 @@ class GrpcWeb(Generic):
                 {"error": error, "metadata": {"x-error-envelope": [line]}, "envelope": envelope}
             )
             return _framed(_END_STREAM, payload)
-        trailers = [*self.error_headers(envelope), ("x-error-envelope", line)]
+        trailers = [*self.error_headers(envelope, ""), ("x-error-envelope", line)]
         text = "".join(f"{name}: {value}\r\n" for name, value in trailers)
         frame = _framed(_TRAILERS, text.encode("ascii", "replace"))
         return base64.b64encode(frame) if is_text(content_type) else frame

@@ -177,5 +177,11 @@ class OpenRouter(OpenAI):
 
     name = "openrouter"
     rules: ClassVar[tuple[Rule, ...]] = (*OPENROUTER_RULES, *OPENAI_RULES, MODEL_TEXT, FILTERED)
-    code_places: ClassVar[tuple[str, ...]] = ("metadata.error_type", "error_type", "code", "type")
-    word_places: ClassVar[tuple[str, ...]] = ("metadata.reason", "metadata.limit_source")
+    code_places: ClassVar[tuple[str, ...]] = (
+        "metadata.reason",
+        "metadata.error_type",
+        "error_type",
+        "code",
+        "type",
+    )
+    word_places: ClassVar[tuple[str, ...]] = ("metadata.limit_source",)

@@ -22,7 +22,7 @@ _THROTTLE_WORDS = words(
     " rate_limit_reached rate_limit_reached_error ratelimitreached ratelimitexceeded"
     " ratelimiterror slow_down too_many_requests toomanyrequests toomanyrequestsexception"
     " requests_limit_exceeded tokens_limit_exceeded request_rate_limit_exceeded"
-    " throttling_error throttled throttlingexception quota_exceeded_per_minute"
+    " throttling_error throttled throttlingexception quota_exceeded_per_minute over_query_limit"
 )
 
 BUDGETS = (
@@ -33,7 +33,7 @@ BUDGETS = (
             "credit_balance_exhausted credits_exhausted insufficient_balance"
             " insufficient_credits insufficient_credit insufficient_balance_error"
             " out_of_credits out_of_credit no_credits insufficient_user_quota arrearage"
-            " balance_not_enough insufficient_account_balance exhausted_balance"
+            " balance_not_enough insufficient_account_balance exhausted_balance no_more_credits"
         ),
         class_=PERMANENT,
         code="credits_exhausted",
@@ -47,7 +47,8 @@ BUDGETS = (
             " spending_limit_exceeded spending_limit_reached billing_hard_limit_reached"
             " budget_exceeded budget_limit_exceeded enforced_spend_limit_reached"
             " contract_spend_limit_reached workspace_spend_limit_reached"
-            " linked_organization_spend_limit_reached"
+            " linked_organization_spend_limit_reached api_key_budget_exceeded"
+            " team_budget_exceeded"
         ),
         class_=PERMANENT,
         code="spend_limit_reached",
@@ -58,7 +59,7 @@ BUDGETS = (
         codes=words(
             "usage_limit_reached plan_window_exhausted daily_limit_exceeded"
             " dailylimitexceeded monthly_limit_exceeded weekly_limit_exceeded"
-            " free_quota_exceeded daily_quota_exceeded"
+            " free_quota_exceeded daily_quota_exceeded usage_capped"
         ),
         class_=PERMANENT,
         code="plan_window_exhausted",
@@ -82,10 +83,10 @@ BUDGETS = (
         code="quota_exhausted",
     ),
     Rule(
-        name="402 or 403 with a quota word",
+        name="a quota word beside a refusal or inside a success",
         why="there a quota is money or an allowance, neither a rate nor a permission",
-        codes=words("quota_exceeded quotaexceeded"),
-        statuses=statuses(402, 403),
+        codes=words("quota_exceeded quotaexceeded over_daily_limit"),
+        statuses=TWO | statuses(401, 402, 403),
         class_=PERMANENT,
         code="quota_exhausted",
     ),
@@ -146,7 +147,7 @@ REFUSED_CREDENTIALS = words(
     " unsupported_country_region_territory ip_not_authorized insufficient_scope"
     " insufficient_permissions missing_scope api_key_scope_missing"
     " claude_code_key_creator_not_member no_api_key_provided missing_api_key"
-    " invalid_apikey"
+    " invalid_apikey subscription_token_invalid subscription_token_missing"
 )
 
 CREDENTIALS = (
@@ -186,7 +187,7 @@ CREDENTIALS = (
             "authentication_error authenticationerror unauthorized unauthenticated"
             " permission_error permission_denied permissiondeniederror"
             " permission_denied_error access_denied forbidden invalid_token"
-            " invalid_credentials"
+            " invalid_credentials request_denied"
         ),
         statuses=TWO | FIVE | statuses(400, 401, 403, 407),
         class_=AUTHENTICATION,

@@ -1,0 +1,271 @@
+"""What an agent's own process asks of the admin plane: judge this, may I call, it went like this.
+
+These calls steer nothing, so `admin.mutations: false` does not stop them; those that settle
+something need the admin header all the same, since a web page must not be able to open a breaker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NoReturn, Protocol
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+from aiohttp import web
+
+from sidecar import clock, correlation
+from sidecar.admin.answers import AdminError, answer, encode_json, json_answer
+from sidecar.admin.failures import (
+    failure_entries,
+    group_document,
+    latest_document,
+    read_fields,
+    read_number,
+)
+from sidecar.admin.requests import (
+    LARGEST_BODY,
+    check_method,
+    check_mutating,
+    may_see_raw,
+    read_body,
+)
+from sidecar.admin.status import StatusSource, Times, dependency_entry
+from sidecar.breaker.model import Snapshot
+from sidecar.dependencies.guard import (
+    Dependencies,
+    Refused,
+    Reported,
+    UnknownDependencyError,
+)
+from sidecar.dependencies.permits import Trouble
+from sidecar.dependencies.reports import (
+    ReportError,
+    read_correlation_id,
+    read_object,
+    read_report,
+)
+from sidecar.envelope.model import Classified, Envelope
+from sidecar.envelope.policy import ENVELOPE_TYPE, header_envelope, retry_headers, wants_envelope
+from sidecar.envelope.recorded import RecordedError, classify, read
+from sidecar.telemetry.failures import Failures
+
+_LARGEST_ERROR = 1024 * 1024
+"""Bytes of a recorded error: it may quote a whole stream."""
+_LARGEST_REPORT = 256 * 1024
+_LONG = 64 * 1024
+"""Bytes from which a classification may take longer than traffic should wait for it."""
+
+_TROUBLES: Mapping[Trouble, tuple[int, str]] = {
+    Trouble.UNKNOWN: (404, "no such permit: it was never given here, or long ago"),
+    Trouble.EXPIRED: (409, "the permit is over: no report came within the dependency's lease"),
+    Trouble.REPORTED: (409, "the permit was reported on before; the first report counts"),
+    Trouble.FOREIGN: (409, "the permit is another dependency's; report it there"),
+}
+
+
+class AgentView(StatusSource, Protocol):
+    """What these calls see of the daemon."""
+
+    @property
+    def dependencies(self) -> Dependencies:
+        """What the agent calls by itself."""
+
+    @property
+    def failures(self) -> Failures:
+        """What failed lately."""
+
+
+class AgentCalls:
+    """The calls below `/v1/`.
+
+    Args:
+        daemon: which answers them.
+    """
+
+    def __init__(self, daemon: AgentView) -> None:
+        self._daemon = daemon
+        self._long = asyncio.Lock()
+
+    async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Answer a call that has passed the guards of the plane.
+
+        Args:
+            request: the call.
+            path: its path, still encoded.
+
+        Raises:
+            AdminError: if it is refused.
+        """
+        match path.split("/")[2:]:
+            case ["classify"]:
+                return await self._classify(request)
+            case ["dependencies", name, "permit"]:
+                return await self._permit(request, unquote(name))
+            case ["dependencies", name, "report"]:
+                return await self._report(request, unquote(name))
+            case ["failures"]:
+                return self._groups(request)
+            case ["failures", *rest] if any(rest):
+                return self._failure(request, unquote("/".join(rest)))
+        raise AdminError(
+            404,
+            "not_found",
+            "no such call: GET /v1/failures, /v1/failures/{correlation_id}; POST /v1/classify, "
+            "/v1/dependencies/{name}/permit, /v1/dependencies/{name}/report",
+        )
+
+    # -- judging ----------------------------------------------------------------------------
+
+    async def _classify(self, request: web.BaseRequest) -> web.Response:
+        check_method(request, "POST")
+        id_ = _given_id(request) or correlation.made()
+        body = await read_body(request, _LARGEST_ERROR)
+        try:
+            if len(body) < _LONG:
+                classified = _read_and_classify(body, id_)
+            else:
+                # One at a time: connections need threads too, to resolve their names.
+                async with self._long:
+                    classified = await asyncio.to_thread(_read_and_classify, body, id_)
+        except RecordedError as error:
+            _refuse(str(error), malformed=error.malformed)
+        raw = may_see_raw(request, self._daemon.config.admin.token)
+        return json_answer(_classification(classified, raw=raw), headers=_marks(id_))
+
+    # -- permits and reports ----------------------------------------------------------------
+
+    async def _permit(self, request: web.BaseRequest, name: str) -> web.Response:
+        body = await self._settling(request)
+        try:
+            own = read_correlation_id(read_object(body))
+        except ReportError as error:
+            _refuse(str(error), malformed=error.malformed)
+        id_ = own or _given_id(request) or correlation.made()
+        try:
+            given = self._daemon.dependencies.permit(name, id_, clock.monotonic())
+        except UnknownDependencyError:
+            raise self._unknown(name) from None
+        if isinstance(given, Refused):
+            return _refusal(given.envelope, request)
+        return json_answer({"permit": given.id}, headers=_marks(id_))
+
+    async def _report(self, request: web.BaseRequest, name: str) -> web.Response:
+        body = await self._settling(request, _LARGEST_REPORT)
+        try:
+            report = read_report(body)
+        except ReportError as error:
+            _refuse(str(error), malformed=error.malformed)
+        now = clock.monotonic()
+        try:
+            reported = self._daemon.dependencies.report(name, report, _given_id(request), now)
+        except UnknownDependencyError:
+            raise self._unknown(name) from None
+        document = _classification(reported.classified, raw=True)
+        document["breaker"] = self._entry(reported.snapshot, now)
+        marks = _marks(reported.correlation_id)
+        refused = self._trouble(reported, name)
+        if refused is None:
+            return json_answer(document, headers=marks)
+        refused.headers |= marks
+        refused.details = document
+        raise refused
+
+    async def _settling(self, request: web.BaseRequest, largest: int = LARGEST_BODY) -> bytes:
+        check_method(request, "POST")
+        check_mutating(request, self._daemon.config.admin.token)
+        return await read_body(request, largest)
+
+    def _entry(self, snapshot: Snapshot | None, now: float) -> dict[str, Any] | None:
+        if snapshot is None:
+            return None
+        return dependency_entry(self._daemon, snapshot, Times(now, clock.wall()))
+
+    def _trouble(self, reported: Reported, name: str) -> AdminError | None:
+        if reported.snapshot is None:
+            return self._unknown(name)
+        if reported.trouble is None:
+            return None
+        status, message = _TROUBLES[reported.trouble]
+        return AdminError(status, reported.trouble.value, message)
+
+    def _unknown(self, name: str) -> AdminError:
+        config = self._daemon.config
+        if name in config.providers:
+            message = f"{name} is a provider: calls to it go through the daemon and need no permit"
+        else:
+            known = ", ".join(config.dependencies) or "none"
+            message = f"no such dependency; configured: {known}"
+        return AdminError(404, "unknown_dependency", message)
+
+    # -- what failed ------------------------------------------------------------------------
+
+    def _groups(self, request: web.BaseRequest) -> web.Response:
+        check_method(request, "GET", "HEAD")
+        query = parse_qs(request.raw_path.partition("?")[2], keep_blank_values=True)
+        failures = self._daemon.failures
+        if "after" in query:
+            after, refusals = read_number(query["after"]), "refusals" in query
+            return json_answer(latest_document(failures, after, refusals=refusals))
+        fields, minutes = read_fields(query.get("by")), "minutes" in query
+        return json_answer(group_document(failures, fields, clock.wall(), minutes=minutes))
+
+    def _failure(self, request: web.BaseRequest, correlation_id: str) -> web.Response:
+        check_method(request, "GET", "HEAD")
+        found = self._daemon.failures.find(correlation_id)
+        if not found:
+            raise AdminError(
+                404, "unknown_correlation_id", "none of the last failures has this correlation id"
+            )
+        raw = may_see_raw(request, self._daemon.config.admin.token)
+        return json_answer(
+            {"correlation_id": correlation_id, "failures": failure_entries(found, raw=raw)}
+        )
+
+
+def _read_and_classify(body: bytes, correlation_id: str) -> Classified:
+    return classify(read(body, clock.wall()), correlation_id=correlation_id)
+
+
+def _refuse(message: str, *, malformed: bool) -> NoReturn:
+    if malformed:
+        raise AdminError(400, "bad_request", message)
+    raise AdminError(422, "invalid_error", message)
+
+
+def _given_id(request: web.BaseRequest) -> str | None:
+    """The id of the call, as the data plane reads it; None if it has none."""
+    return correlation.given({name.lower(): value for name, value in reversed(request.raw_headers)})
+
+
+def _marks(correlation_id: str) -> dict[str, str]:
+    return {"x-correlation-id": correlation_id}
+
+
+def _classification(classified: Classified, *, raw: bool) -> dict[str, Any]:
+    envelope = classified.envelope
+    if envelope is not None and not raw:
+        envelope = msgspec.structs.replace(envelope, raw=None)
+    return {
+        "envelope": None if envelope is None else msgspec.to_builtins(envelope),
+        "verdict": classified.verdict.value,
+        "rule": classified.rule,
+    }
+
+
+def _refusal(envelope: Envelope, request: web.BaseRequest) -> web.Response:
+    """No permit: the envelope, as the data plane would say it."""
+    headers = {
+        **_marks(envelope.correlation_id),
+        "x-sidecar-decision": envelope.code,
+        "x-error-envelope": header_envelope(envelope),
+        **dict(retry_headers(envelope)),
+    }
+    if wants_envelope(request.headers.get("Accept")):
+        body = encode_json(msgspec.to_builtins(envelope))
+        return answer(body, ENVELOPE_TYPE, status=503, headers=headers)
+    document = {
+        "error": {"code": envelope.code, "message": envelope.message},
+        "envelope": msgspec.to_builtins(envelope),
+    }
+    return json_answer(document, status=503, headers=headers)

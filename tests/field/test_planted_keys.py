@@ -1,0 +1,155 @@
+"""Keys that are planted wherever a call can carry one are found nowhere that anybody reads.
+
+Twenty kinds, in headers, queries, paths, bodies and names, each echoed by the upstream in its error;
+then everything that was logged, exported, shown and stored is searched for them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.proxy.callers import Caller, call, request
+from tests.proxy.upstreams import Visit, answer
+from tests.telemetry.collector import Sink, exporting
+
+from .scene import JSON, STREAM_HEAD, admin, base, chunk, until
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwbGFudGVkLWp3dC0wMDAxIn0.c2lnbmF0dXJlLXBsYW50ZWQtMDAwMQ"
+PEM = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjPLANTED0018"
+
+Kind = dict[str, Any]
+KINDS: dict[str, tuple[str, Kind]] = {
+    # what nobody may see, and where it stands in the request
+    "bearer": ("sk-planted0001AbCdEf", {"headers": [("Authorization", "Bearer {}")]}),
+    "api key header": ("planted0002-ZxYw-Vu98", {"headers": [("x-api-key", "{}")]}),
+    "azure key": ("planted0003abcdef01234567", {"headers": [("api-key", "{}")]}),
+    "google key header": ("AIzaPlanted0004QwErTyUiOpAsDfGh", {"headers": [("x-goog-api-key", "{}")]}),
+    "cookie": ("planted0005cookie77", {"headers": [("Cookie", "session={}; theme=dark")]}),
+    "basic": ("dXNlcjpwbGFudGVkMDAwNi1wYXNz", {"headers": [("Authorization", "Basic {}")]}),
+    "aws token": ("IQoJPLANTED0007aaabbbccc", {"headers": [("X-Amz-Security-Token", "{}")]}),
+    "github": ("ghp_Planted0008AbCdEfGhIjKlMn", {"headers": [("Authorization", "token {}")]}),
+    "jwt": (JWT, {"headers": [("Authorization", "Bearer {}")]}),
+    "private token": ("glpat-Planted0010abcdefgh", {"headers": [("PRIVATE-TOKEN", "{}")]}),
+    "query key": ("AIzaPlanted0011ZxCvBnMaSdFgHjKl", {"query": "key={}"}),
+    "query access token": ("planted0012accesstoken", {"query": "access_token={}&x=1"}),
+    "query signature": ("planted0013signature", {"query": "sig={}"}),
+    "bot in the path": ("110201543:AAPlanted0014AbCdEfGhIjKlMnOpQrStUv", {"path": "/bot{}/sendMessage"}),
+    "slack hook": ("Planted0015SlackHookSecr", {"path": "/services/T0AAAAAAA/B0BBBBBBB/{}"}),
+    "discord hook": ("Planted0016-discord_hook-token", {"path": "/api/webhooks/123456789012345678/{}"}),
+    "password in the body": ("planted0017-hunter2", {"body": {"model": "m", "password": "{}"}}),
+    "key in the body": ("sk-planted0018InTheBody", {"body": {"model": "m", "api_key": "{}"}}),
+    "private key in the body": (
+        PEM,
+        {"body": {"m": "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"}},
+    ),
+    "a key as the model": ("sk-planted0020AsAModelName", {"body": {"model": "{}"}}),
+    "a key as the id": ("sk-planted0021AsAnId", {"headers": [("x-correlation-id", "{}")]}),
+    "configured": ("planted0022-from-the-file", {}),
+}  # fmt: skip
+
+
+@pytest.fixture
+async def sink(tmp_path: Path) -> AsyncIterator[Sink]:
+    one = Sink(tmp_path)
+    await one.start()
+    yield one
+    await one.stop()
+
+
+def _request(kind: Kind, secret: str, host_path: str = "/v1/chat/completions") -> tuple[bytes, str]:
+    headers = [(name, value.format(secret)) for name, value in kind.get("headers", ())]
+    path = kind.get("path", host_path).format(secret)
+    query = kind.get("query")
+    target = f"/up{path}" + (f"?{query.format(quote(secret))}" if query else "")
+    body = json.dumps(kind.get("body", {"model": "m"})).replace("{}", secret).encode()
+    return request(target, "POST", body, JSON, *headers), target
+
+
+async def test_planted_keys_are_found_nowhere(
+    start, upstream, sink, log, tmp_path, monkeypatch
+) -> None:
+    for name, value in exporting(sink.port).items():
+        monkeypatch.setenv(name, value)
+    secrets = {name: secret for name, (secret, _) in KINDS.items()}
+    (tmp_path / "key").write_text(secrets["configured"])
+    running = await start(
+        {
+            "up": base(
+                upstream.url,
+                mode="observe",
+                set_headers={"x-upstream-key": {"file": str(tmp_path / "key")}},
+            )
+        }
+    )
+    shapes = 4
+
+    async def echo(visit: Visit) -> None:
+        """Quotes everything it was sent: in a message, a code, a stream, as text."""
+        body = await visit.read_body()
+        told = visit.request.head.decode("latin-1") + body.decode("latin-1")
+        turn = upstream.hits % shapes
+        if turn == 0:
+            error = {"message": told, "code": "bad"}
+            await visit.send(answer(401, json.dumps({"error": error}).encode()))
+        elif turn == 1:
+            secret = next((one for one in secrets.values() if one in told), "none")
+            # A password from a body is a word like any other, unless something names it.
+            code = "bad" if secret in body.decode() else secret
+            error = {"message": f"Incorrect API key provided: {secret}", "code": code}
+            await visit.send(answer(503, json.dumps({"error": error}).encode()))
+        elif turn == 2:
+            event = b"data: " + json.dumps({"error": {"message": told, "code": told}}).encode()
+            first = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+            await visit.send(STREAM_HEAD, chunk(first + event + b"\n\n"), b"0\r\n\r\n")
+        else:
+            await visit.send(answer(500, told.encode(), kind=b"text/plain"))
+
+    upstream.script = echo
+    ids = []
+    for secret, kind in KINDS.values():
+        for _ in range(shapes):
+            raw, _ = _request(kind, secret)
+            caller = await Caller.connect(running.port)
+            await caller.send(raw)
+            found = await caller.answer()
+            assert found.status >= 200
+            ids.append(found.get("x-correlation-id"))
+            caller.close()
+    count = len(KINDS) * shapes
+    assert upstream.hits == count
+    sent = [one.head.decode("latin-1") + one.body.decode("latin-1") for one in upstream.requests]
+    assert all(any(secret in text for text in sent) for secret in secrets.values())
+    await until(lambda: len(sink.spans()) >= 2 * count)
+    await until(lambda: sink.points("breaker_sidecar.calls", provider="up"))
+    await until(lambda: sink.records())
+
+    seen: dict[str, str] = {"log": json.dumps(log.lines()), "exported": sink.file.read_text()}
+    for path in ("/status", "/metrics", "/v1/failures?by=class,source,code", "/", "/config"):
+        found = await admin(running, path)
+        assert found.status == 200, path
+        seen[path] = found.body.decode()
+    for id_ in ids:
+        found = await call(
+            running.admin_port, f"/v1/failures/{quote(id_, safe='')}", "GET", None,
+            ("x-sidecar-admin", "1"),
+        )  # fmt: skip
+        seen[f"failure {id_}"] = found.body.decode()
+    hits = {
+        (place, name)
+        for place, text in seen.items()
+        for name, secret in secrets.items()
+        if secret in text
+        or quote(secret, safe="") in text
+        or base64.b64encode(secret.encode()).decode() in text
+    }
+    assert hits == set()
+    # What was searched is what calls left behind, not nothing.
+    assert seen["log"].count("call.failed") >= 10
+    assert seen["exported"].count("envelope.message") >= count // 2
