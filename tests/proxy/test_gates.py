@@ -282,6 +282,36 @@ async def test_a_breaker_that_opens_meanwhile_refuses_the_held(start, upstream) 
     assert upstream.hits == 1
 
 
+async def test_c_a_slot_that_a_refusal_leaves_unused_is_the_next_ones(start, upstream) -> None:
+    """At one call in twenty seconds: what gets the slot is refused for another reason."""
+    upstream.script = says(throttle(0.001))
+    section = {
+        "upstream": upstream.url,
+        "dialect": "openai",
+        "limits": {"in_flight": 1},
+        "shedding": {"min_rate": 0.05, "sustained": {"count": 1, "ratio": 0}, "max_queue": 4},
+    }
+    running = await start({"up": section})
+    await ask(running)
+    ended = asyncio.Event()
+
+    async def hang(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(OK)
+
+    upstream.script = hang
+    other = asyncio.create_task(ask(running, "gpt-y"))
+    while upstream.hits < 2:
+        await asyncio.sleep(0.01)
+    found = await ask(running)
+    assert decision(found) == "bulkhead"
+    ended.set()
+    assert (await other).status == 200
+    upstream.script = says(OK)
+    assert (await ask(running)).status == 200
+
+
 # -- hints ----------------------------------------------------------------------------------
 
 
