@@ -8,8 +8,7 @@ faster and faster, for all of them at one instant would be the next throttle.
 
 Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, which takes
 the place of those doubling waits and not of the upstream's own, until a minute has brought no
-throttle. A call that is shed stands for the refusal it was spared; else a gate that does its work
-well would look like an upstream that is well.
+throttle.
 
 A gate never trips a breaker, with one exception: at the slowest rate, without one success and
 without a hint for `open_after`, a throttle is no limit any more but an outage that calls itself so.
@@ -17,6 +16,9 @@ without a hint for `open_after`, a throttle is no limit any more but an outage t
 The queue is a fact in here and a matter of futures elsewhere: whoever owns the loop asks `serve`
 for the next one each time the throttler lets a call pass, and is told by `changed` when it should
 look again.
+
+This file is longer than others: table, prose and moves of one machine belong under one pair of
+eyes.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from math import inf
 from typing import Final, Protocol
 
 from sidecar.breaker.comeback import Comeback
+from sidecar.breaker.demand import Demand
 from sidecar.breaker.gating import GateSettings, GateSnapshot, GateState, Hint, Shed
 from sidecar.breaker.pace import Pace
-from sidecar.breaker.window import Window
-from sidecar.envelope.model import Verdict
+from sidecar.breaker.promises import Promises
 
 IDLE: Final = GateState.IDLE
 WAITING: Final = GateState.WAITING
@@ -64,19 +66,6 @@ LONGEST_WAIT: Final = 60.0
 
 CLEAN_MINUTE: Final = 60.0
 """Seconds without a throttle after which calls are not paced any more."""
-
-LATELY: Final = 3.0
-"""Seconds over which the accepted calls are counted."""
-
-ROUNDING: Final = 1.0
-"""Seconds by which a caller may come later than it was told: `Retry-After` knows no fractions."""
-
-SPREAD_CLOSED: Final = 1.0
-"""Seconds by which the waits that are told differ at most while the gate is closed."""
-
-SPREAD_PACED: Final = 5.0
-"""Seconds likewise while calls are let through one by one: each is told a turn of its own."""
-
 
 TURN_TAKES: Final = 0.05
 """Seconds that a call whose turn it is has to take it, also where `max_wait` holds nothing."""
@@ -114,19 +103,15 @@ class Gate:
     """
 
     __slots__ = (
-        "_accepted",
         "_closed_at",
         "_comeback",
-        "_figures",
+        "_demand",
         "_floor_since",
         "_hint",
-        "_made_at",
         "_not_before",
         "_pace",
-        "_promised",
+        "_promises",
         "_queue",
-        "_random",
-        "_seed",
         "_settings",
         "_shed",
         "_slot_at",
@@ -162,12 +147,9 @@ class Gate:
         self.server: Server | None = None
         self.was_closed = False
         self._settings = settings
-        self._random = random
         self._queue: OrderedDict[Ticket, None] = OrderedDict()
-        self._figures = Window(settings.sustained_window)
-        self._accepted = Window(LATELY)
-        self._made_at = now
-        self._seed = accepted
+        self._demand = Demand(settings, accepted, now)
+        self._promises = Promises(random)
         self._shed = 0
         self._throttled_at = now
         self._forget()
@@ -180,7 +162,7 @@ class Gate:
         self._closed_at = -inf
         self.spare = False
         self._slot_at = -inf
-        self._promised = -inf
+        self._promises.clear()
         self._floor_since: float | None = None
         self._unhinted = 0
 
@@ -237,8 +219,8 @@ class Gate:
 
     def _refuse(self, now: float, wait: float) -> Shed:
         self._shed += 1
-        self._figures.record(Verdict.NEUTRAL, now)  # the column of what was decided here
-        told = self._turn(now, wait)
+        self._demand.shed(now)
+        told = self._promises.tell(wait, self.rate, now, closed=now < self._not_before)
         if now < self._not_before:
             why = (
                 f"the upstream throttles this key; its wait ends in {self._not_before - now:.1f} s"
@@ -248,16 +230,6 @@ class Gate:
         else:
             why = "those who waited for the upstream come back one by one"
         return Shed(wait=told, reason=f"{why}; a slot is free in {told:.1f} s")
-
-    def _turn(self, now: float, wait: float) -> float:
-        """The wait that is told: never less than the true one, and another for each call."""
-        spread = SPREAD_CLOSED if now < self._not_before else SPREAD_PACED
-        interval = (0.5 + self._random()) / self.rate
-        soonest = now + wait
-        self._promised = max(self._promised, soonest) + interval
-        if self._promised > soonest + spread:
-            self._promised = soonest + spread * self._random()
-        return self._promised - now
 
     # What the upstream says.
 
@@ -277,7 +249,7 @@ class Gate:
         settings = self._settings
         if hint is not None and not 0 <= hint.seconds < inf:
             hint = None
-        self._figures.record(Verdict.THROTTLE, now)
+        self._demand.throttled(now)
         self._throttled_at = now
         news = admitted_at > self._closed_at
         if news:
@@ -309,16 +281,15 @@ class Gate:
             accepted: the answer is a good one; another still counts among the calls.
         """
         self.tick(now)
-        self._figures.record(Verdict.SUCCESS, now)
+        self._demand.answered(now, accepted=accepted)
         if not accepted:
             return
-        self._accepted.record(Verdict.SUCCESS, now)
         self._floor_since = None
         if admitted_at > self._closed_at:
             self._unhinted = 0
             if self._pace is not None:
                 self._pace.accepted()
-                self._pace.tick(self._accepted_lately(now), now)
+                self._pace.tick(self._demand.accepted(now), now)
             elif self._comeback is not None:
                 self._comeback.accepted()
 
@@ -329,31 +300,18 @@ class Gate:
             self._not_before = until
             self._hint = hint
             if self._pace is None:
-                self._comeback = Comeback(self._accepted_lately(now), until)
+                self._comeback = Comeback(self._demand.accepted(now), until)
         self._move(Event.CLOSE)
 
     def _adapt(self, now: float, *, news: bool) -> None:
         opens_at = max(now, self._not_before)
         if self._pace is not None:
             if news:
-                self._pace.refused(self._accepted_lately(now), opens_at)
-        elif self._is_sustained(now):
-            self._pace = Pace(self._accepted_lately(now), self._settings.min_rate, opens_at)
+                self._pace.refused(self._demand.accepted(now), opens_at)
+        elif self._demand.is_throttled(self._settings, now):
+            self._pace = Pace(self._demand.accepted(now), self._settings.min_rate, opens_at)
             self._comeback = None
             self._move(Event.SUSTAIN)
-
-    def _is_sustained(self, now: float) -> bool:
-        figures, settings = self._figures.figures(now), self._settings
-        if figures.throttle < settings.sustained_count:
-            return False
-        refused = figures.throttle + figures.neutral
-        return refused >= settings.sustained_ratio * (refused + figures.success)
-
-    def _accepted_lately(self, now: float) -> float:
-        """Calls a second."""
-        age = now - self._made_at
-        known = self._accepted.deciding(now)[1] / min(max(age, 0.5), LATELY)
-        return max(known, self._seed) if age < LATELY else known
 
     def _watch_floor(self, now: float, hint: Hint | None) -> None:
         if hint is not None or self._pace is None or not self._pace.at_floor:
@@ -430,14 +388,14 @@ class Gate:
         if self.state is IDLE or now < self._not_before:
             return
         if self._pace is not None:
-            self._pace.tick(self._accepted_lately(now), now)
+            self._pace.tick(self._demand.accepted(now), now)
             if now - max(self._throttled_at, self._not_before) >= CLEAN_MINUTE:
                 self._forget()
                 self._move(Event.CLEAN)
         elif self._comeback is not None:
             self._comeback.tick(now)
-            promised = now < self._promised + ROUNDING
-            if self._comeback.is_over(now) and not promised and not self._queue:
+            awaited = self._queue or self._promises.are_due(now)
+            if self._comeback.is_over(now) and not awaited:
                 self._hint = None
                 self._comeback = None
                 self._move(Event.ELAPSE)
@@ -445,15 +403,14 @@ class Gate:
     def reset(self, now: float) -> None:
         """Open it, and forget what was throttled."""
         self._forget()
-        self._figures.clear()
+        self._demand.clear()
         self._throttled_at = now
         self._move(Event.RESET)
         self._changed()
 
     def configure(self, settings: GateSettings, now: float) -> None:
         """Take other settings; what is closed stays closed, and held calls keep their deadlines."""
-        if settings.sustained_window != self._settings.sustained_window:
-            self._figures = self._figures.resized(settings.sustained_window, now)
+        self._demand.configure(settings, now)
         self._settings = settings
         if self._pace is not None:
             self._pace.configure(settings.min_rate)

@@ -9,12 +9,11 @@ import pytest
 
 from sidecar.breaker.comeback import AWAITED, QUIET
 from sidecar.breaker.gating import GateSettings, GateState, Hint, Shed
+from sidecar.breaker.promises import SPREAD_CLOSED, SPREAD_OPEN
 from sidecar.breaker.shedding import (
     CLEAN_MINUTE,
     LONGEST_WAIT,
     SHEDDING,
-    SPREAD_CLOSED,
-    SPREAD_PACED,
     TABLE,
     Event,
     Gate,
@@ -406,7 +405,7 @@ def test_what_is_told_does_not_grow_without_end(scene):
     for _ in range(1000):
         found = at.gate.enter(at.now)
         if isinstance(found, Shed):
-            assert 0 < found.wait <= 16 / 1 + SPREAD_PACED + 2
+            assert 0 < found.wait <= 16 / 1 + SPREAD_OPEN + 2
 
 
 def test_the_reason_says_what_is_left(scene):

@@ -429,6 +429,53 @@ async def test_status_shows_state_rate_queue_and_shed(start, upstream) -> None:
     assert (await provider(running))["breakers"]["up/gpt-x"]["state"] == "closed"
 
 
+async def test_a_three_times_the_load_of_a_real_bucket(start, upstream) -> None:
+    """Some seconds of it; the minute is in `bench/shedding.py`, and simulated in `tests/breaker`."""
+    rate, level, at, refused = 40.0, 40.0, time.monotonic(), 0
+
+    async def script(visit: Visit) -> None:
+        nonlocal level, at, refused
+        await visit.read_body()
+        now = time.monotonic()
+        level, at = min(rate, level + (now - at) * rate), now
+        if level >= 1:
+            level -= 1
+            await visit.send(OK)
+        else:
+            refused += 1
+            await visit.send(throttle(1))
+
+    upstream.script = script
+    section = {
+        "upstream": upstream.url,
+        "dialect": "openai",
+        "shedding": {"sustained": {"count": 2, "ratio": 0.3}, "max_wait": "500ms"},
+    }
+    running = await start({"up": section})
+    longest = 0.0
+
+    async def one(n: int) -> str | None:
+        nonlocal longest
+        found = await ask(running, n=n)
+        call = running.calls[-1]
+        longest = max(longest, call.duration)
+        return decision(found)
+
+    calls = []
+    began = time.monotonic()
+    for n in range(480):
+        calls.append(asyncio.create_task(one(n)))
+        await asyncio.sleep(max(0.0, began + n / 120 - time.monotonic()))
+    seen = await asyncio.gather(*calls)
+    assert set(seen) == {"forwarded", "shed"}
+    assert (await entry(running))["state"] == "shedding"
+    assert refused <= 0.2 * upstream.hits
+    assert running.breaker("up/gpt-x").state == "closed"
+    assert running.breaker("up/gpt-x").window.failure == 0
+    # What waits is shed at its time; the rest is what a busy machine adds.
+    assert longest < 2
+
+
 async def test_open_after_is_the_last_resort(start, upstream, ahead) -> None:
     """No success and no hint for ten minutes: an outage that calls itself a limit."""
     upstream.script = says(throttle())
