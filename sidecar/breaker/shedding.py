@@ -25,7 +25,7 @@ import random as random_numbers
 from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum, auto
-from math import exp2, inf
+from math import inf, log
 from typing import Final, Protocol
 
 from sidecar.breaker.gating import GateSettings, GateSnapshot, GateState, Hint, Shed
@@ -68,10 +68,15 @@ RETURN_RATE: Final = 16.0
 """Calls a second that come back first after a wait; more if more were accepted before it."""
 
 RETURN_DOUBLES: Final = 0.25
-"""Seconds in which that rate doubles: long enough for a throttle to be heard of."""
+"""Seconds in which that rate doubles: long enough for a throttle to be heard of. What counts are
+the calls that go on: a rate that nobody made use of has shown nothing."""
 
-RETURN_SECONDS: Final = 1.0
-"""Seconds after the first one in which all are back."""
+RETURN_SECONDS: Final = 3.0
+"""Seconds after the first one in which all are back: their waits are told in whole seconds, and
+differ by one second more."""
+
+_RETURN_GROWS: Final = log(2) / RETURN_DOUBLES
+"""Calls a second by which each call that goes on raises the rate: so it doubles in that time."""
 
 RETURN_WITHIN: Final = 10.0
 """Seconds for which the first one is awaited: waits are told in whole seconds, and spread out."""
@@ -133,6 +138,7 @@ class Gate:
         "_promised",
         "_queue",
         "_random",
+        "_returned",
         "_seed",
         "_settings",
         "_shed",
@@ -183,6 +189,7 @@ class Gate:
         self._hint: Hint | None = None
         self._not_before = -inf
         self._back_at: float | None = None
+        self._returned = 0
         self._closed_at = -inf
         self._slot_at = -inf
         self._promised = -inf
@@ -216,6 +223,7 @@ class Gate:
         wait = self._expected(now)
         if wait <= self._settings.max_wait:
             self._slot_at = now + wait
+            self._returned += 1
             return None
         return self._refuse(now, wait)
 
@@ -331,6 +339,7 @@ class Gate:
         if until > self._not_before:
             self._not_before = until
             self._back_at = None
+            self._returned = 0
             self._hint = hint
         self._move(Event.CLOSE)
 
@@ -389,9 +398,7 @@ class Gate:
             return self._pace.rate
         if self.state is IDLE:
             return inf
-        first = max(RETURN_RATE, self._accepted_lately(now))
-        returned = 0.0 if self._back_at is None else max(now - self._back_at, 0.0)
-        return first * exp2(min(returned / RETURN_DOUBLES, 63.0))
+        return max(RETURN_RATE, self._accepted_lately(now)) + self._returned * _RETURN_GROWS
 
     def serve(self, now: float) -> Ticket | None:
         """Whose turn it is; None if the gate is closed or nobody waits."""
@@ -400,6 +407,7 @@ class Gate:
             return None
         self._come_back(now)
         self._slot_at = now
+        self._returned += 1
         return self._queue.popitem(last=False)[0]
 
     def take(self) -> Ticket | None:
