@@ -66,6 +66,10 @@ class Quota:
             self._asked_at = None
             self.next_check = now
 
+    def resume(self, next_check: float, now: float) -> None:
+        """Ask again when an earlier process would have; what it was told is not asked anew."""
+        self.next_check = min(next_check, now + self._recheck)
+
     def is_stale(self, now: float) -> bool:
         """Has nobody asked again for so long that what was known says little?"""
         return now - self.next_check >= REMEMBERED
