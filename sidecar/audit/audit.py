@@ -14,9 +14,17 @@ import msgspec
 
 from sidecar.audit.asking import Answered, Asker
 from sidecar.audit.cases import KINDS, Case
-from sidecar.audit.findings import PASSING, Finding, Result, finding, in_context
+from sidecar.audit.findings import (
+    MODEL_NOT_FOUND,
+    PASSING,
+    Finding,
+    Result,
+    finding,
+    in_context,
+)
 from sidecar.audit.plans import Plan, Route
 from sidecar.audit.questions import Allowance, Identity, Question, Questions
+from sidecar.config.addresses import without_user_info
 from sidecar.config.resolved import Provider
 from sidecar.envelope.model import ErrorClass
 from sidecar.proxy.runtime import dialect_of
@@ -126,7 +134,7 @@ class Audit:
         _check_alive(findings)
         return Report(
             provider=self._provider.name,
-            upstream=self._provider.upstream,
+            upstream=without_user_info(self._provider.upstream),
             dialect=dialect_of(self._provider).name,
             key=self._key,
             findings=tuple(findings),
@@ -137,8 +145,14 @@ class Audit:
         nowhere = await self._ask(asker, self._questions.of_paths())
         if nowhere.status is None:
             raise AuditFailed(nowhere.message or "no answer")
-        findings, present, absent = [nowhere], [], []
+        findings = [nowhere]
+        present: list[Route] = []
+        absent: list[Route] = []
         for route in self._plan.routes:
+            if present and nowhere.code == MODEL_NOT_FOUND:
+                # It answers any path as the first one: nothing can be told of another.
+                absent.append(route)
+                continue
             of_route = []
             for question in self._questions.of_route(route):
                 found = await self._ask(asker, question)
@@ -198,6 +212,8 @@ def _is_absent(of_route: Sequence[Finding], nowhere: Finding) -> bool:
     if any(one.signature != first.signature for one in of_route):
         return False
     if first.status not in _ABSENT or first.class_ is not ErrorClass.PERMANENT:
+        return False
+    if first.code == MODEL_NOT_FOUND:
         return False
     return first.signature == nowhere.signature or first.status == 405
 

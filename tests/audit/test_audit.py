@@ -200,6 +200,22 @@ async def test_no_route_at_all_is_said(tmp_path: Path, started: Started) -> None
     assert not report.misleads
 
 
+async def test_an_upstream_that_does_not_look_at_paths(tmp_path: Path, started: Started) -> None:
+    gone = (404, error("The model does not exist", "model_not_found"))
+    upstream = await started(lies={"path": gone}, routes=("/v1/chat/completions",))
+    report = await audited(tmp_path, upstream)
+    assert report.absent == ("responses",)
+    assert not report.misleads
+    everything = ("path", "model", "json", "missing", "no key", "key", "method")
+    upstream = await started(lies=dict.fromkeys(everything, gone))
+    report = await audited(tmp_path, upstream)
+    assert found(report, "chat/unknown_model").result is Result.RIGHT
+    assert not report.misleads
+    lie = (503, error("The model does not exist", "model_not_found"))
+    upstream = await started(lies=dict.fromkeys(everything, lie))
+    assert (await audited(tmp_path, upstream)).misleads
+
+
 async def test_an_outage_is_no_lie(tmp_path: Path, started: Started) -> None:
     down = (503, "no healthy upstream")
     names = ("path", "model", "json", "missing", "no key", "key", "method")
