@@ -16,6 +16,9 @@ from sidecar.config.fault_rules import read_order
 from sidecar.config.problems import ConfigError
 from sidecar.faults.injector import Faults
 
+_MOST_PROBLEMS = 20
+"""Problems that are told: a body may have thousands."""
+
 
 class FaultsView(Protocol):
     """What is seen of the daemon here."""
@@ -43,8 +46,10 @@ def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:
     except ConfigError as error:
         told = "; ".join(
             f"{problem.path}: {problem.message}" if problem.path else problem.message
-            for problem in error.problems
+            for problem in error.problems[:_MOST_PROBLEMS]
         )
+        if len(error.problems) > _MOST_PROBLEMS:
+            told += f"; and {len(error.problems) - _MOST_PROBLEMS} more"
         raise AdminError(400, "bad_request", told or "the body is no set of rules") from None
     daemon.faults.add(order.rules, order.seed, clock.monotonic() + order.for_)
     return shown(daemon)

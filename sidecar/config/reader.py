@@ -25,6 +25,9 @@ from sidecar.config.variables import UnsetVariableError, expand
 NOTHING: Final = object()
 """What a node gives that is null, unset or wrong: the default holds."""
 
+_MOST_HINTS = 20
+"""Unknown keys of one reading that are compared with the right ones."""
+
 Values = dict[str, Any]
 KindReader = Callable[["Reader", Node, str, inspect.Type], Any]
 
@@ -70,6 +73,7 @@ class Reader:
         self.warnings: list[Problem] = []
         self.unset: list[Unset] = []
         self.lines: dict[str, int] = {}
+        self._hints = 0
 
     def problem(self, line: int | None, path: str, message: str, hint: str = "") -> Any:
         """Note a problem; gives NOTHING, so that a reader can return it."""
@@ -234,7 +238,9 @@ class Reader:
         return self.problem(node.line, path, f"true or false is needed, not {_quote(node)}")
 
     def _unknown(self, key: Scalar, fields: Mapping[str, Any], path: str) -> None:
-        hint = hint_for(key.text, fields, path)
+        # A hint takes milliseconds, and what has this many misspelt keys is something else.
+        hint = hint_for(key.text, fields, path) if self._hints < _MOST_HINTS else ""
+        self._hints += 1
         note = self.warn if self.unknown_keys == "warn" else self.problem
         note(key.line, _join(path, key.text), "unknown key", hint)
 

@@ -1,13 +1,14 @@
 """Whoever opens connections, sends bodies or takes answers without end gets no more than their due."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from sidecar.admin import listeners, requests
 from sidecar.telemetry.observer import Fault
 
-from .daemon import Daemon
+from .daemon import PROVIDERS, Daemon, started
 from .raw import ADMIN, call, connect, post
 
 HEAD = "POST /v1/classify HTTP/1.1\r\nHost: localhost\r\n"
@@ -202,3 +203,15 @@ async def test_a_form_of_a_web_page_changes_nothing(daemon: Daemon, address: str
         bare = await call(address, "/breakers/openai/open", "POST", headers[0], body="{}")
         assert (bare.status, bare.code) == (403, "admin_header_required")
     assert (await post(address, "/breakers/openai/reset")).status == 200
+
+
+async def test_thousands_of_wrong_keys_are_told_in_short(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path, "faults: {allowed: true}\n" + PROVIDERS)
+    plane, address = await started(daemon)
+    try:
+        body = "".join(f"k{number}: 1\n" for number in range(4000))
+        answer = await post(address, "/faults", body=body)
+        assert (answer.status, answer.code) == (400, "bad_request")
+        assert answer.json()["error"]["message"].endswith("; and 3980 more")
+    finally:
+        await plane.stop()

@@ -251,3 +251,17 @@ def test_long_and_odd_keys_are_shown_short(provider_problems):
 
 def test_no_hint_for_nonsense():
     assert hint_for("zzzzzz", ["idle"], "") == ""
+
+
+def test_thousands_of_unknown_keys_are_all_told_and_a_few_explained(problems_of, monkeypatch):
+    asked = []
+
+    def hint(key, *_):
+        asked.append(key)
+        return ""
+
+    monkeypatch.setattr("sidecar.config.reader.hint_for", hint)
+    keys = ", ".join(f"upstreem{number}: 1" for number in range(3000))
+    problems = problems_of(f"providers: {{a: {{upstream: https://api.example, {keys}}}}}\n")
+    assert len(problems) == 3000
+    assert len(asked) == 20
