@@ -95,7 +95,7 @@ async def test_f002_what_hints_name_exists(start, upstream) -> None:
     everything = "\n".join(texts)
     for command in re.findall(r"breaker-sidecar ([a-z]+)", everything):
         assert command in COMMANDS
-    endpoints = re.findall(r"(?:GET|POST|, )\s?(/[a-z]*(?:/\{key\}/\{verb\})?)", texts[4])
+    endpoints = re.findall(r"(?:GET|POST|, )\s?(/[a-z.]*(?:/\{key\}/\{verb\})?)", texts[4])
     assert {"/status", "/reload", "/breakers/{key}/{verb}"} <= set(endpoints)
     for endpoint in endpoints:
         path = endpoint.format(key="up", verb="reset")
