@@ -20,7 +20,7 @@ from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import inflate
 from sidecar.envelope.model import Classified, Headers, Seen
 from sidecar.envelope.stream import classify_stream, is_stream
-from sidecar.proxy import clocks, headers, replies
+from sidecar.proxy import headers, replies
 from sidecar.proxy.exchange import Exchange
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.runtime import Secret, dialect_of
@@ -102,10 +102,10 @@ class Asker:
         )
         secrets = request_secrets([*lines, *replaced], target, self._set)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._exchange(question, head, secrets)
+            return await self._exchange(question, head, secrets)
         except TimeoutError:
-            return self._failed(clocks.timeout("total", self._timeout))
+            detail = f"no answer within {self._timeout:g} s"
+            return self._failed(UpstreamFailed("timeout", "first_byte_timeout", detail))
         except UpstreamFailed as failure:
             return self._failed(failure)
 
@@ -150,14 +150,16 @@ class Asker:
         self, question: Question, head: bytes, secrets: tuple[str, ...]
     ) -> Answered:
         # A connection of its own: what one request leaves behind is no part of the next answer.
-        connection = await self._upstream.connect(fresh=True)
+        async with asyncio.timeout(self._timeout):
+            connection = await self._upstream.connect(fresh=True)
         exchange = Exchange(connection, head_only=False)
         try:
             try:
                 exchange.write(head + question.body)
             except ConnectionResetError as error:
                 raise exchange.failure(error) from error
-            answer = await exchange.head()
+            async with asyncio.timeout(self._timeout):
+                answer = await exchange.head()
             seen = await self._seen(
                 question,
                 exchange,
@@ -181,12 +183,13 @@ class Asker:
         limit = self._provider.limits.classify_body
         body, complete, cut = bytearray(), True, False
         try:
-            while part := await exchange.part():
-                body += part
-                if len(body) > limit:
-                    cut = True
-                    break
-        except UpstreamFailed:
+            async with asyncio.timeout(self._timeout):
+                while part := await exchange.part():
+                    body += part
+                    if len(body) > limit:
+                        cut = True
+                        break
+        except (UpstreamFailed, TimeoutError):
             complete = False
         content: bytes | None = bytes(body[:limit])
         coding = told.get("content-encoding")

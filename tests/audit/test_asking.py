@@ -49,6 +49,8 @@ class Listener:
             await writer.drain()
         finally:
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 def no(_head: bytes, _body: bytes) -> bytes:
@@ -189,6 +191,51 @@ async def test_odd_answers_are_findings(tmp_path: Path, answer: bytes) -> None:
         with suppress(AuditFailed):
             report = await audit(tmp_path, f"http://127.0.0.1:{port}", dialect="generic")
             assert len(report.findings) == 1
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("beginning", "status", "class_"),
+    [
+        (b"", None, None),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n{", 404, "permanent"),
+        (
+            b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n"
+            + b"x" * 0xFFFFF,
+            404,
+            "permanent",
+        ),
+    ],
+)
+async def test_an_answer_without_end(
+    tmp_path: Path, beginning: bytes, status: int | None, class_: str | None
+) -> None:
+    serving: list[Any] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(beginning)
+            await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    given = provider(tmp_path, f"http://127.0.0.1:{port}", dialect="generic")
+    try:
+        running = Audit(given, plan_of("generic"), timeout=0.3).run()
+        if status is None:
+            with pytest.raises(AuditFailed, match="within"):
+                await running
+        else:
+            one = found(await running, "unknown_path")
+            assert (one.status, one.class_) == (status, class_)
+        await asyncio.gather(*serving)
     finally:
         server.close()
         await server.wait_closed()
