@@ -344,11 +344,6 @@ def _gmt(seconds: float) -> bytes:
             "x-ratelimit-reset-requests",
         ),
     ],
-    ids=lambda value: (
-        b",".join(b":".join(pair) for pair in value).decode()
-        if isinstance(value, list)
-        else str(value)
-    ),
 )
 async def test_d_hints_in_every_form(start, upstream, headers, left, source) -> None:
     upstream.script = says(error(429, "rate_limit_exceeded", *headers))
