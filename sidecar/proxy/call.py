@@ -532,6 +532,8 @@ class Call:
         if forwarding is None or runtime is None or self.plane.stopping:
             return None
         since = self.heard_at or forwarding.sent_at
+        if isinstance(self._relay, WebSocketRelay):
+            since = self._relay.asked_at
         if since is None or not self.incoming.whole or self.connection.paused:
             return None
         silence = machine.monotonic() - since
