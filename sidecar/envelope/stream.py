@@ -68,7 +68,7 @@ _GOOD_UNKNOWN = Classified(
 )
 
 FRAMES_TYPE = "application/vnd.amazon.eventstream"
-_LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
+LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
 
 
 def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
@@ -86,7 +86,7 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
 def _by_type(content_type: str | None) -> bool | None:
     """What the media type alone says; None where the first bytes decide."""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in _LINE_TYPES):
+    if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in LINE_TYPES):
         return True
     if end_flag(kind) is not None:
         return True
@@ -116,6 +116,7 @@ class StreamReader:
     """Reads one stream as it passes.
 
     Attributes:
+        answers: a model is asked on this route.
         content: a meaningful event was seen.
         done: a terminator or a finish reason was seen: the answer is whole.
         terminated: the explicit terminator of the vocabulary was seen.
@@ -162,7 +163,7 @@ class StreamReader:
         flag = end_flag(seen.headers.get("content-type"))
         if flag is not None:
             self._frames = FramesParser(flag, text=is_text(seen.headers.get("content-type")))
-        self._answers = self._dialect.is_model_route(seen.method, seen.path)
+        self.answers = self._dialect.is_model_route(seen.method, seen.path)
         self._known = self._dialect.ends_by_word(seen.method, seen.path)
         self._whole = False
 
@@ -239,7 +240,7 @@ class StreamReader:
         """Choose the parser by media type, else by the first bytes; return the bytes to parse."""
         kind = (self._seen.headers.get("content-type") or "").lower()
         self._start += chunk
-        if any(name in kind for name in _LINE_TYPES):
+        if any(name in kind for name in LINE_TYPES):
             self._parser = LinesParser(MAX_EVENT)
         elif kind.startswith(FRAMES_TYPE):
             self._parser = FrameParser(MAX_EVENT)
@@ -457,7 +458,7 @@ class StreamReader:
         cut_inside = isinstance(self._parser, FrameParser | JsonArrayParser) and (
             self._parser.pending
         )
-        silent = self._answers and not self.events
+        silent = self.answers and not self.events
         if clean and not (self._known or cut_inside or silent):
             return _GOOD_UNKNOWN
         if clean and not self.events and self._frames is None:

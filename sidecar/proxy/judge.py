@@ -22,7 +22,7 @@ from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
 from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import FRAMES_TYPE, StreamReader, is_stream
+from sidecar.envelope.stream import FRAMES_TYPE, LINE_TYPES, StreamReader, is_stream
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
@@ -102,7 +102,9 @@ class Judge:
         "_call",
         "_message",
         "_runtime",
+        "_streams",
         "_supposed",
+        "_unsized",
         "content_type",
         "copy",
         "ended_well",
@@ -123,7 +125,9 @@ class Judge:
         self.framing = framing_of(message, head_only=call.incoming.method == "HEAD")
         self.copy = BoundedCopy(runtime.config.limits.classify_body)
         self.ended_well = False
+        self._streams = False
         self._supposed: Classified | None = None
+        self._unsized = False
 
     @property
     def told_in_head(self) -> bool:
@@ -141,6 +145,7 @@ class Judge:
         """What judges a stream as it passes; None where nothing does."""
         if self.off:
             return None
+        self._streams = True
         coding = (self.headers.get("content-encoding") or "identity").strip().lower()
         reader = StreamReader(
             self._runtime.dialect,
@@ -167,7 +172,9 @@ class Judge:
         kind = (self.content_type or "").lower()
         if kind.startswith(FRAMES_TYPE):
             return FrameTail()
-        return None if self._is_json_stream() else EventTail()
+        if self._is_json_stream():
+            return None
+        return EventTail(lines=any(name in kind for name in LINE_TYPES))
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -281,6 +288,17 @@ class Judge:
 
     # -- the head that it gets --------------------------------------------------------------
 
+    def unsize(self) -> None:
+        """The body will not have the length that was told: something is to be put behind it."""
+        self._unsized = True
+        self.framing = Framing.CHUNKED
+
+    def _size(self, *, whole: bool) -> int | None:
+        """The size of a body whose end would be taken for a good one before that is known."""
+        if whole or not self._streams or self.framing is not Framing.LENGTH:
+            return None
+        return int(self._message.headers["Content-Length"])
+
     def start(
         self,
         body: bytes,
@@ -306,12 +324,20 @@ class Judge:
         if envelope is None or self.off or classified is None:
             call.accepted(self.headers)
             # A 204 has no body whose length could be told (RFC 9110, 8.6).
-            dropped = _LENGTH if message.code == 204 else frozenset()
+            dropped = _LENGTH if message.code == 204 or self._unsized else frozenset()
             lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
             lines.append(
                 headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
             )
-            call.out.start(message.code, message.reason, lines, self.framing, body, whole=whole)
+            call.out.start(
+                message.code,
+                message.reason,
+                lines,
+                self.framing,
+                body,
+                whole=whole,
+                size=self._size(whole=whole),
+            )
             return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
@@ -345,7 +371,8 @@ class Judge:
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
         lines.append(headers.lines(self._missing(own) if keep_own else own))
-        call.out.start(status, reason, lines, framing, body, whole=whole)
+        size = self._size(whole=replaced or whole)
+        call.out.start(status, reason, lines, framing, body, whole=whole, size=size)
         return replaced or whole
 
     def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:

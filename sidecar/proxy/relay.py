@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Envelope
 from sidecar.proxy.clocks import Clock
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
@@ -61,6 +62,7 @@ class Relay:
         self._scanner: Scanner | None = None
         self._tail: EventTail | FrameTail | None = None
         self._content = False
+        self._over = False
         self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
 
     async def run(self) -> None:
@@ -102,12 +104,8 @@ class Relay:
             self._content = scanner.content
             if self._call.first_content_at is None and scanner.begun:
                 self._call.first_content_at = self._call.heard_at
-            if scanner.terminated:
-                self._judge.conclude(scanner.finish(clean=True))
-                self._clock.arm("idle", TERMINATED_GRACE)
-                return
-            if scanner.failed is not None and not scanner.begun:
-                self._clock.arm("idle", TERMINATED_GRACE)
+            if scanner.over or scanner.failed is not None:
+                self._last_word(scanner, chunk)
                 return
         else:
             self._content = True
@@ -115,6 +113,19 @@ class Relay:
                 self._judge.copy.add(chunk)
         if self._content and not self._here:
             self._clock.arm("idle", self._runtime.config.timeouts.idle)
+
+    def _last_word(self, scanner: Scanner, chunk: bytes) -> None:
+        """The verdict is known now; what may follow it is not waited for as content is.
+
+        Events that go on after an error keep the stream alive, but where a model answers.
+        """
+        if scanner.terminated or self._call.out.started:
+            self._judge.conclude(scanner.finish(clean=True))
+        if scanner.begun and not scanner.over:
+            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+        elif not (self._over and chunk.startswith(b":")):
+            self._over = True
+            self._clock.arm("idle", TERMINATED_GRACE)
 
     # -- holding ----------------------------------------------------------------------------
 
@@ -202,7 +213,9 @@ class Relay:
             whole = True
         body = b"".join(parts)
         if scanner.begun or not (whole or scanner.failed):
-            self._start_stream(body)
+            if whole and judge.framing is Framing.LENGTH and self._is_short(scanner):
+                judge.unsize()
+            self._start_stream(body, scanner)
             if whole:
                 self._ended()
             else:
@@ -213,25 +226,30 @@ class Relay:
         if not judge.start(body, whole=whole, instead=scanner.error_body):
             await self._continue()
 
-    def _start_stream(self, body: bytes) -> None:
+    def _is_short(self, scanner: Scanner) -> bool:
+        """Is a body that is whole no whole answer, though nothing in it says so?"""
+        return scanner.finish(clean=True).brief is not None and scanner.failed is None
+
+    def _start_stream(self, body: bytes, scanner: Scanner) -> None:
         tail = self._tail
         self._judge.start(body if tail is None else tail.whole(body, self._call.plane.loop.time()))
+        if scanner.failed is not None:
+            self._judge.conclude(scanner.failed)
 
     async def _collect_events(self, parts: list[bytes], scanner: Scanner) -> bool:
         """Gathers what comes before the first word; True if the body is whole."""
-        exchange = self._exchange
+        exchange, held = self._exchange, sum(map(len, parts))
         if exchange.complete:
             self._keep(parts, exchange.rest())
             return True
         try:
             async with asyncio.timeout_at(self._held_until):
-                while not scanner.content and scanner.events < HELD_EVENTS:
+                while not scanner.content and scanner.events < HELD_EVENTS and held < HELD_BYTES:
                     chunk = await exchange.part()
                     if not chunk:
                         return True
                     self._keep(parts, chunk)
-                    if sum(map(len, parts)) >= HELD_BYTES:
-                        break
+                    held += len(chunk)
         except TimeoutError:
             pass
         return False
@@ -287,7 +305,9 @@ class Relay:
         """The caller reads slowly: that is not the upstream's silence."""
         self._clock.stop()
         await self._call.connection.drained()
-        if self._content:
+        if self._over:
+            self._clock.arm("idle", TERMINATED_GRACE)
+        elif self._content:
             self._clock.arm("idle", self._runtime.config.timeouts.idle)
         else:
             self._wait_for_content()
@@ -321,14 +341,19 @@ class Relay:
         elif scanner is not None and scanner.failed is not None:
             judge.conclude(scanner.failed)
             self._cut(None)
-        elif scanner is None or failure.decision == "timeout":
-            classified = judge.of_failure(failure)
-            judge.conclude(classified, kind=failure.kind)
-            self._cut(classified.brief)
         else:
-            classified = scanner.finish(clean=False)
-            judge.conclude(classified)
-            self._cut(classified.brief)
+            classified, kind = judge.of_failure(failure), failure.kind
+            if scanner is not None:
+                found = scanner.finish(clean=False)
+                said = scanner.terminated or scanner.failed is not None
+                if said or failure.decision != "timeout":
+                    classified, kind = found, Kind.ANSWER
+            judge.conclude(classified, kind=kind)
+            if scanner is not None and scanner.terminated:
+                # Only the line end behind its last word was missing.
+                self._end()
+            else:
+                self._cut(classified.brief)
 
     def left(self) -> None:
         """The caller has gone: what the answer had said by then counts all the same."""

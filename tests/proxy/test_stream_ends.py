@@ -1,0 +1,183 @@
+"""How a stream ends where its framing, its last word and its connection tell different stories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from sidecar.proxy import relay
+
+from .test_streams import CHAT, DONE, HEAD, chunk, delta, scripted, stream
+from .upstreams import Visit
+
+LAST_CHUNK = b"0\r\n\r\n"
+FAILED = b'data: {"error":{"code":"server_error","message":"boom"}}\n\n'
+PING = b": ping\n\n"
+NATIVE = "/up/api/chat"
+LINE = b'{"message":{"content":"a"},"done":false}\n'
+
+
+def sized(*parts: bytes, go: asyncio.Event | None = None):
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        size = sum(map(len, parts))
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
+        await visit.send(head % size + parts[0])
+        if go is not None:
+            await go.wait()
+        await visit.send(*parts[1:])
+
+    return script
+
+
+async def test_a_sized_stream_is_as_it_came(start, upstream) -> None:
+    upstream.script = sized(delta("a"), delta("b", "stop"), DONE)
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    body = delta("a") + delta("b", "stop") + DONE
+    assert (found.body, found.get("content-length")) == (body, str(len(body)))
+    assert running.breaker("up/gpt-x").window.success == 1
+
+
+async def test_a_sized_stream_that_is_short_is_told_of_as_any_other(start, upstream) -> None:
+    """All its bytes are there, so its length would say that all is well."""
+    upstream.script = sized(delta("a"), delta("b"))
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert (found.clean, found.get("content-length")) == (False, None)
+    rest = found.body.removeprefix(delta("a") + delta("b"))
+    assert json.loads(rest.removeprefix(b"data: "))["error"]["code"] == "stream_truncated"
+    assert running.breaker("up/gpt-x").window.failure == 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "clean"), [((delta("b"),), False), ((delta("b", "stop"), DONE), True)]
+)
+async def test_the_length_of_a_stream_is_never_a_clean_end_by_itself(
+    start, upstream, rest, clean
+) -> None:
+    """What had been sent before its end was there keeps the length that was told."""
+    go = asyncio.Event()
+    upstream.script = sized(delta("a"), *rest, go=go)
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    await caller.head()
+    assert await caller.reader.readexactly(len(delta("a"))) == delta("a")
+    go.set()
+    body = b"".join(rest)
+    if clean:
+        assert await caller.reader.readexactly(len(body)) == body
+    else:
+        assert await caller.reader.read(-1) == body[:-1]
+    assert running.calls[-1].verdict == ("success" if clean else "failure")
+
+
+@pytest.mark.parametrize("ending", ["clean", "close", "reset", "hang"])
+@pytest.mark.parametrize("line_end", [b"", b"\n", b"\r\n"])
+async def test_a_last_word_without_its_line_end(start, upstream, ending, line_end) -> None:
+    last = DONE.rstrip() + line_end
+    upstream.script = scripted(delta("a", "stop"), last, end=ending)
+    timeouts = {"idle": "100ms"}
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": timeouts}}
+    )
+    caller = await stream(running)
+    found = await caller.answer()
+    assert (found.clean, found.body) == (True, delta("a", "stop") + last)
+    assert running.calls[-1].verdict == "success"
+
+
+async def test_pings_do_not_outlive_the_last_word(start, upstream, monkeypatch) -> None:
+    monkeypatch.setattr(relay, "TERMINATED_GRACE", 0.1)
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD, chunk(delta("a", "stop")), chunk(DONE))
+        while not visit.writer.transport.is_closing():
+            await visit.send(chunk(PING))
+            await asyncio.sleep(0.02)
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    async with asyncio.timeout(5):
+        found = await caller.answer()
+    assert found.clean
+    assert running.calls[-1].verdict == "success"
+
+
+async def test_an_error_is_a_last_word_too(start, upstream, monkeypatch) -> None:
+    """The breaker hears of it at once, and nobody waits until the connection falls idle."""
+    monkeypatch.setattr(relay, "TERMINATED_GRACE", 0.2)
+    upstream.script = scripted(delta("a"), FAILED, end="hang")
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    await caller.head()
+    await caller.reader.readuntil(FAILED)
+    async with asyncio.timeout(5):
+        while not running.breaker("up/gpt-x").window.failure:
+            await asyncio.sleep(0.005)
+        assert not running.calls
+        assert LAST_CHUNK not in await caller.reader.read(-1)
+    assert running.calls[-1].envelope.code == "server_error"
+
+
+async def test_a_feed_goes_on_after_an_error(start, upstream, monkeypatch) -> None:
+    """Where no model answers, an event that tells of an error need not be the last."""
+    monkeypatch.setattr(relay, "TERMINATED_GRACE", 0.02)
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD, chunk(b'data: {"n":1}\n\n'), chunk(FAILED))
+        await asyncio.sleep(0.1)
+        await visit.send(chunk(b'data: {"n":2}\n\n'), LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": {"upstream": upstream.url, "dialect": "generic"}})
+    caller = await stream(running, "/up/feed")
+    found = await caller.answer()
+    assert found.clean
+    assert found.body.endswith(b'data: {"n":2}\n\n')
+
+
+async def broken(start, upstream, dialect: str, path: str, kind: bytes, *parts: bytes) -> bytes:
+    """What a caller gets of these parts, each of which comes late, and then of no more."""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD.replace(b"text/event-stream", kind))
+        for part in parts:
+            await visit.send(chunk(part))
+            await asyncio.sleep(3 * relay.TAIL_WAIT)
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": {"upstream": upstream.url, "dialect": dialect}})
+    caller = await stream(running, path)
+    found = await caller.answer()
+    assert not found.clean
+    assert running.calls[-1].envelope.code == "stream_truncated"
+    return found.body
+
+
+async def test_no_line_of_ours_is_blank(start, upstream) -> None:
+    """Clients of streams of lines decode every line that there is."""
+    kind = b"application/x-ndjson"
+    body = await broken(start, upstream, "ollama", NATIVE, kind, LINE, LINE[:10], LINE[10:])
+    assert body.startswith(LINE * 2)
+    (error,) = body.removeprefix(LINE * 2).splitlines()
+    assert json.loads(error)["error"]
+
+
+async def test_ours_never_joins_an_event_that_came_in_pieces(start, upstream) -> None:
+    event = delta("b")
+    parts = (delta("a"), event[:6], event[6:-1])
+    body = await broken(start, upstream, "openai", CHAT, b"text/event-stream", *parts)
+    rest = body.removeprefix(b"".join(parts))
+    assert rest.startswith(b"\n")
+    assert rest.lstrip().startswith(b"data: ")
+    assert json.loads(rest.lstrip().removeprefix(b"data: "))["error"]["code"] == "stream_truncated"
