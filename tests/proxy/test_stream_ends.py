@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
+import zstandard
 
 from sidecar.proxy import relay
 
@@ -181,3 +183,22 @@ async def test_ours_never_joins_an_event_that_came_in_pieces(start, upstream) ->
     assert rest.startswith(b"\n")
     assert rest.lstrip().startswith(b"data: ")
     assert json.loads(rest.lstrip().removeprefix(b"data: "))["error"]["code"] == "stream_truncated"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+async def test_a_coded_stream_is_read_to_its_last_word(start, upstream, coding) -> None:
+    """A member or frame of its own for each event, as servers that code event by event write."""
+    code = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}[coding]
+    parts = [code(part) for part in (delta("a"), delta("b", "stop"), DONE)]
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        named = f"\r\nContent-Encoding: {coding}\r\n\r\n".encode()
+        await visit.send(HEAD.replace(b"\r\n\r\n", named), *map(chunk, parts), LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert (found.clean, found.body) == (True, b"".join(parts))
+    assert running.breaker("up/gpt-x").window.success == 1
