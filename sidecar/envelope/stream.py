@@ -490,7 +490,7 @@ def _locate(value: Any, dialect: Dialect, seen: Seen) -> Found | None:
         return dialect.locate(value, msgspec.structs.replace(seen, status=500))
     around = value
     response = value.get("response")
-    error = value.get("error")
+    error = value.get("error") or value.get("last_error")
     if isinstance(response, dict) and is_truthy_error(response.get("error")):
         error = response["error"]
     if isinstance(error, dict) and is_truthy_error(error):

@@ -7,36 +7,6 @@ from __future__ import annotations
 
 import re
 
-# What makes an event worth decoding once content has been seen.
-MARKER = re.compile(
-    r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
-    r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
-    r'|cancelled|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
-    r'|"(?:finishReason|blockReason|generated_text)"\s*:\s*"|"(?:message|stream)-(?:end|error)"'
-    r'|"interaction\.complete'
-)
-
-# How a chunk of mere content begins, what it never holds, and what it holds only in these phrases.
-# Each hit of MARKER has one of the words in it: a chunk without them needs no parser.
-PLAIN_STARTS = (
-    b"data: ",
-    b"event: content_block_delta\n",
-    b"event: response.output_text.delta\n",
-)
-SIGNIFICANT = (
-    b"rror", b"[DONE]", b'"done"', b"message_", b"event_", b"id:", b"retry:", b"\r", b"\n:",
-    b"Reason", b"-end", b"interaction.",
-)  # fmt: skip
-HARMLESS_AS = {
-    b"finish_reason": (b'finish_reason":null',),
-    b"generated_text": (b'generated_text":null',),
-    b"response.": (b"response.output_text.delta",),
-    b"event": (b"event: content_block_delta\n", b"event: response.output_text.delta\n"),
-}
-
-TERMINAL_RESPONSES = frozenset(
-    {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
-)
 # Whole events of other routes after which nothing follows.
 OTHER_TERMINALS = frozenset(
     {
@@ -49,8 +19,47 @@ OTHER_TERMINALS = frozenset(
         "done",
     }
 )
+
+# What makes an event worth decoding once content has been seen.
+MARKER = re.compile(
+    r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
+    r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
+    r'|cancelled|done|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
+    r'|"(?:finishReason|blockReason|generated_text)"\s*:\s*"|"(?:message|stream)-(?:end|error)"'
+    r'|"interaction\.complete|"type"\s*:\s*"(?:'
+    + "|".join(map(re.escape, sorted(OTHER_TERMINALS)))
+    + ')"'
+)
+
+# How a chunk of mere content begins, what it never holds, and what it holds only in these phrases.
+# Each hit of MARKER has one of the words in it: a chunk without them needs no parser.
+PLAIN_STARTS = (
+    b"data: ",
+    b"event: content_block_delta\n",
+    b"event: response.output_text.delta\n",
+)
+SIGNIFICANT = (
+    b"rror", b"[DONE]", b'"done"', b"message_", b"event_", b"id:", b"retry:", b"\r", b"\n:",
+    b"Reason", b"-end", b"interaction.", b".completed", b".done",
+)  # fmt: skip
+HARMLESS_AS = {
+    b"finish_reason": (b'finish_reason":null',),
+    b"generated_text": (b'generated_text":null',),
+    b"response.": (b"response.output_text.delta",),
+    b"event": (b"event: content_block_delta\n", b"event: response.output_text.delta\n"),
+}
+
+TERMINAL_RESPONSES = frozenset(
+    {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
+)
 ERROR_EVENTS = frozenset(
-    {"error", "response.failed", "response.error", "conversation.response.error"}
+    {
+        "error",
+        "response.failed",
+        "response.error",
+        "conversation.response.error",
+        "thread.run.failed",
+    }
 )
 OPENING = frozenset(
     {

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sidecar.envelope.dialects import get
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.stream import StreamReader, classify_stream, is_plain, is_stream
+from sidecar.envelope.vocabulary import OTHER_TERMINALS, TERMINAL_RESPONSES
 from tests.cases import NOW
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -262,6 +263,9 @@ TELLING = [
     b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n',
     b'data: {"done":true}\n\n',
     b'error: {"code":400,"message":"m"}\n\n',
+    b'data: {"type":"image_generation.completed"}\n\n',
+    b'data: {"type": "transcript.text.done"}\n\n',
+    b'data: {"type":"response.done"}\n\n',
 ]
 
 
@@ -273,6 +277,48 @@ def test_chunks_of_mere_content_are_not_looked_into(name):
         assert not is_plain(telling + PLAIN[name])
     assert not is_plain(PLAIN[name][:-1])
     assert not is_plain(PLAIN[name][1:])
+
+
+@pytest.mark.parametrize("kind", sorted(OTHER_TERMINALS | TERMINAL_RESPONSES))
+@pytest.mark.parametrize("named", [True, False])
+def test_every_last_word_is_heard_behind_content(kind, named):
+    """Not every server repeats the type of an event in its name."""
+    stream = reader()
+    stream.feed(b'data: {"type":"image_generation.partial_image","b64_json":"x"}\n\n')
+    name = f"event: {kind}\n" if named else ""
+    stream.feed(f'{name}data: {{"type":"{kind}"}}\n\n'.encode())
+    assert stream.terminated
+    assert stream.finish(clean=True).verdict == "success"
+
+
+def test_a_run_that_failed():
+    """The Assistants API tells in the state of the run why it failed."""
+    stream = reader()
+    stream.feed(b'event: thread.run.created\ndata: {"object":"thread.run"}\n\n')
+    error = b'{"code":"rate_limit_exceeded","message":"slow down"}'
+    run = b'{"object":"thread.run","status":"failed","last_error":%b}' % error
+    stream.feed(b"event: thread.run.failed\ndata: %b\n\nevent: done\ndata: [DONE]\n\n" % run)
+    ended = stream.finish(clean=True)
+    assert (ended.envelope.code, ended.verdict) == ("rate_limit_exceeded", "throttle")
+    assert ended.envelope.message == "slow down"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            '{"type":"response.failed","response":{"status":"failed","error":null}}',
+            "without a word",
+        ),
+        ('{"error":{"code":"server_error"}}', "server_error"),
+    ],
+)
+def test_an_error_without_a_message_is_not_called_ok(data, told):
+    stream = reader()
+    stream.feed(f"data: {data}\n\n".encode())
+    message = stream.finish(clean=True).envelope.message
+    assert told in message
+    assert "OK" not in message
 
 
 @given(
