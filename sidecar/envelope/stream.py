@@ -121,7 +121,8 @@ class StreamReader:
         done: a terminator or a finish reason was seen: the answer is whole.
         terminated: the explicit terminator of the vocabulary was seen.
         failed: the error event, classified, as soon as it was seen.
-        error_data: the data of that event, as it came.
+        error_data: the data of that event as it came, or its error as a body would have it; empty
+            where it has none.
         events: how many events were looked at, opening frames included; whole chunks of plain
             content are not.
     """
@@ -365,21 +366,23 @@ class StreamReader:
         if meaning is not None:
             self._mean(meaning, data)
             return
-        self.content = True
         payload = payload_of_chunk(value) if kind == "chunk" else None
         if payload is None:
+            self.content = True
             return
-        self._read(None, payload, data)
+        self._read(None, payload, msgspec.json.encode(payload).decode())
         if ends_invocation(payload):
             self.done = self.terminated = True
 
     def _mean(self, meaning: Meaning, data: str) -> None:
         """Take what an event means in one of the other vocabularies."""
         self._known = True
-        self.content = self.content or meaning.content
         if meaning.error is not None:
             self._fail(meaning.error, data)
+            # A refusal in words that only a stream has: no client looks for them in a body.
+            self.error_data = ""
             return
+        self.content = self.content or meaning.content
         self.done = self.done or meaning.done
         self.terminated = self.terminated or meaning.terminated
         self._whole = self._whole or meaning.whole
@@ -403,11 +406,13 @@ class StreamReader:
             reason = choice.get("finish_reason")
             if isinstance(error, dict) and is_truthy_error(error):
                 self._fail({"error": error}, data)
+                self.error_data = msgspec.json.encode({"error": error}).decode()
                 return
             code = self._dialect.failing_reasons.get(reason) if isinstance(reason, str) else None
             if code is not None:
                 message = f"the stream ended with the finish reason {reason}"
                 self._fail({"error": {"code": code, "message": message}}, data)
+                self.error_data = ""
                 return
             if isinstance(reason, str) and reason:
                 self.done = True
