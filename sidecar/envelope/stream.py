@@ -56,7 +56,13 @@ from sidecar.envelope.vocabulary import (
     TERMINAL_RESPONSES,
 )
 
-_EVENT_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event):")
+SNIFFED = 512
+"""Bytes at the beginning of a body, within which its first event begins if it is a stream."""
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"[\r\n]\s*")
+# Fields of events: those that make one, and those (or a comment) that may stand in front of it.
+_MAKING, _LEADING = (b"data:", b"event:"), (b"id:", b"retry:", b":")
 
 MAX_EVENT = 1 << 20
 
@@ -79,7 +85,34 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
         first_bytes: the beginning of the body; may be empty.
     """
     by_type = _by_type(content_type)
-    return _EVENT_START.match(first_bytes) is not None if by_type is None else by_type
+    return _begins_events(first_bytes) is True if by_type is None else by_type
+
+
+def is_open(content_type: str | None, first_bytes: bytes) -> bool:
+    """Whether more of the body is needed to tell if it is a stream.
+
+    Args:
+        content_type: as for `is_stream`.
+        first_bytes: all that is there of the body.
+    """
+    return _by_type(content_type) is None and _begins_events(first_bytes) is None
+
+
+def _begins_events(text: bytes) -> bool | None:
+    """Whether a body begins as events do; None where it is too short to tell."""
+    if len(text) < len(_BOM) and _BOM.startswith(text):
+        return None
+    short = len(text) < SNIFFED
+    text = text[:SNIFFED].removeprefix(_BOM).lstrip()
+    while text.startswith(_LEADING):
+        end = _LINE_END.search(text)
+        if end is None:
+            return None if short else False
+        text = text[end.end() :]
+    if text.startswith(_MAKING):
+        return True
+    told = short and any(field.startswith(text) for field in _MAKING + _LEADING)
+    return None if told else False
 
 
 @lru_cache(maxsize=64)
@@ -250,7 +283,8 @@ class StreamReader:
         else:
             begin = self._start.lstrip(b"\xef\xbb\xbf \t\r\n")
             if not begin and not final:
-                self._start = b""
+                # Half a byte order mark needs its rest.
+                self._start = self._start if _BOM.startswith(self._start) else b""
                 return b""
             if begin.startswith(b"["):
                 self._parser = JsonArrayParser(MAX_EVENT)

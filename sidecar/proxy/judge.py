@@ -22,7 +22,7 @@ from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
 from sidecar.envelope.model import Classified, Headers, Seen, Verdict
 from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import FRAMES_TYPE, LINE_TYPES, StreamReader, is_stream
+from sidecar.envelope.stream import FRAMES_TYPE, LINE_TYPES, StreamReader, is_open, is_stream
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
@@ -161,6 +161,10 @@ class Judge:
         if is_stream(self.content_type, first_bytes):
             return True
         return bool(first_bytes) and self._is_json_stream()
+
+    def is_open(self, first_bytes: bytes) -> bool:
+        """Is more of the body needed to tell if it is a stream?"""
+        return not self._is_json_stream() and is_open(self.content_type, first_bytes)
 
     def _is_json_stream(self) -> bool:
         if "json" not in (self.content_type or "").lower():

@@ -63,6 +63,7 @@ class Relay:
         self._tail: EventTail | FrameTail | None = None
         self._content = False
         self._over = False
+        self._start: bytes | None = b""
         self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
 
     async def run(self) -> None:
@@ -83,8 +84,11 @@ class Relay:
         if not failed and judge.is_stream(b""):
             self._begin_stream()
             await self._hold_stream([])
-        elif judge.off or not (failed or can_carry_error(judge.content_type)):
-            self._copies = judge.off
+            return
+        told = failed or can_carry_error(judge.content_type)
+        # Of what can tell nothing a copy is needless, unless it turns out to be a stream.
+        self._copies = told or judge.off
+        if judge.off or not (told or judge.is_open(b"")):
             await self._pass(b"")
         else:
             await self._hold()
@@ -147,7 +151,7 @@ class Relay:
         elif judge.status >= 400 or judge.copy.cut:
             # Nothing of the error was said yet, or of the answer not all: the end may tell better.
             judge.suppose(judge.classify())
-        body = judge.copy.data() if not judge.copy.cut else b"".join(parts)
+        body = judge.copy.data() if self._copies and not judge.copy.cut else b"".join(parts)
         if not judge.start(body, whole=done):
             await self._continue()
 
@@ -159,7 +163,7 @@ class Relay:
             return True
         try:
             async with asyncio.timeout_at(self._held_until):
-                while not self._judge.copy.cut and self._scanner is None:
+                while not self._judge.copy.cut and self._scanner is None and self._waits:
                     chunk = await exchange.part()
                     if not chunk:
                         return True
@@ -168,14 +172,27 @@ class Relay:
             pass
         return False
 
+    @property
+    def _waits(self) -> bool:
+        """May what is held turn out to be an error, or a stream?"""
+        return self._copies or self._start is not None
+
     def _take(self, parts: list[bytes], chunk: bytes) -> None:
         if not chunk:
             return
-        judge = self._judge
-        if not parts and judge.status < 400 and judge.is_stream(chunk):
-            self._begin_stream()
+        if self._start is not None and self._judge.status < 400:
+            self._sniff(self._start, chunk)
         parts.append(chunk)
         self._heard(chunk)
+
+    def _sniff(self, before: bytes, chunk: bytes) -> None:
+        """Looks whether the body turns out to be a stream, however its beginning is cut."""
+        judge, start = self._judge, before + chunk
+        if judge.is_stream(start):
+            self._begin_stream()
+            if before and self._scanner is not None:
+                self._scanner.feed(before)
+        self._start = start if self._scanner is None and judge.is_open(start) else None
 
     async def _failed_while_held(self, body: bytes, failure: UpstreamFailed) -> None:
         """The body broke off before anything was sent."""

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.model import Headers, Seen
-from sidecar.envelope.stream import StreamReader, classify_stream, is_plain, is_stream
+from sidecar.envelope.stream import (
+    StreamReader,
+    classify_stream,
+    is_open,
+    is_plain,
+    is_stream,
+)
 from sidecar.envelope.vocabulary import OTHER_TERMINALS, TERMINAL_RESPONSES
 from tests.cases import NOW
 
@@ -237,6 +243,33 @@ def test_a_huge_event_is_skipped_and_the_stream_read_on():
 )
 def test_is_stream(kind, begin, answer):
     assert is_stream(kind, begin) is answer
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer"),
+    [
+        (b"", None), (b"\xef", None), (b"\xef\xbb\xbf", None), (b"da", None), (b" \r\n ev", None),
+        (b": comment", None), (b"id: 1\nretry: 2\n: c\r\n\r\n", None), (b":" * 600, False),
+        (b"data:", True), (b"\xef\xbb\xbfevent: x", True), (b"id: 1\r: c\n\ndata: x", True),
+        (b"date: x", False), (b"id: 1\nname: x", False), (b"{", False), (b"\xef\xbb{", False),
+    ],
+)  # fmt: skip
+def test_how_a_stream_begins(begin, answer):
+    """None: more is needed to tell."""
+    assert is_open(None, begin) is (answer is None)
+    assert is_stream(None, begin) is (answer is True)
+    assert not is_open("text/html", begin)
+    assert not is_open("text/event-stream", begin)
+
+
+def test_a_byte_order_mark_in_pieces():
+    seen = Seen(status=200, headers=Headers([]), path="/v1/chat/completions")
+    body = b"\xef\xbb\xbf" + chunk({"content": "x"}, "stop") + b"data: [DONE]\n\n"
+    for cut in range(len(body)):
+        stream = StreamReader(get("openai"), seen)
+        stream.feed(body[:cut])
+        stream.feed(body[cut:])
+        assert stream.terminated, cut
 
 
 def test_a_recorded_stream_is_classified_whole():

@@ -576,3 +576,65 @@ async def test_f116_an_error_under_any_type_is_still_one(start, upstream) -> Non
     running = await start({"up": base(upstream.url)})
     assert (await ask(running)).status == 503
     assert counted(running) == 1
+
+
+BEGINNINGS = [
+    b"",
+    b"\xef\xbb\xbf",
+    b"\n\n",
+    b": ping\n\n",
+    b"id: 1\r\n",
+    b"retry: 9\n\n",
+    b"event: error\n",
+]
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/json", "application/octet-stream"]
+)
+async def test_f116_wherever_its_beginning_is_cut(start, upstream, kind, beginning) -> None:
+    """A stream without its type is told by its first bytes, and they may come one by one."""
+    failed = beginning + b'data: {"error":{"code":"model_not_found","message":"no gpt-x"}}\n\n'
+    line = f"Content-Type: {kind}\r\n".encode() if kind else b""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        cut = int(visit.request.get(b"x-cut"))
+        await visit.send(b"HTTP/1.1 200 OK\r\n" + line + b"Transfer-Encoding: chunked\r\n\r\n")
+        for part in (failed[:cut], failed[cut:]):
+            await visit.send(chunk(part))
+            # Two reads, and not one of both.
+            await asyncio.sleep(0.002)
+        await visit.send(LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+    for cut in range(1, len(beginning) + 7):
+        caller = await open_stream(running.port, CHAT, ("X-Cut", str(cut)))
+        found = await caller.answer()
+        assert (found.status, found.clean) == (404, True), cut
+        caller.close()
+    assert {call.envelope.code for call in running.calls} == {"model_not_found"}
+
+
+async def test_f116_bytes_that_are_no_stream_are_looked_at_once(start, upstream) -> None:
+    """As soon as a download has begun like none, it passes as it comes."""
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        kind = b"Content-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await visit.send(b"HTTP/1.1 200 OK\r\n" + kind, chunk(b"\0"))
+        await go.wait()
+        await visit.send(chunk(bytes(range(256))), LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url, timeouts={"hold": "30s"})})
+    caller = await open_stream(running.port, "/up/files")
+    async with asyncio.timeout(5):
+        await caller.head()
+        await caller.reader.readexactly(len(chunk(b"\0")))
+    go.set()
+    assert await caller.reader.readuntil(LAST_CHUNK) == chunk(bytes(range(256))) + LAST_CHUNK
+    assert (counted(running), total(running, "success")) == (0, 1)
