@@ -56,8 +56,8 @@ from sidecar.envelope.vocabulary import (
     TERMINAL_RESPONSES,
 )
 
-SNIFFED = 512
-"""Bytes at the beginning of a body, within which its first event begins if it is a stream."""
+SNIFFED = 4096
+"""Bytes at the beginning of a body that tell whether it is a stream."""
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"[\r\n]\s*")
@@ -96,6 +96,22 @@ def is_open(content_type: str | None, first_bytes: bytes) -> bool:
         first_bytes: all that is there of the body.
     """
     return _by_type(content_type) is None and _begins_events(first_bytes) is None
+
+
+def begins_lines(text: bytes) -> bool | None:
+    """Whether a body begins as lines of JSON do, one object behind another.
+
+    Returns:
+        None where it is too short to tell.
+    """
+    short = len(text) < SNIFFED
+    line, end, rest = text[:SNIFFED].removeprefix(_BOM).lstrip().partition(b"\n")
+    if not line.startswith(b"{"):
+        return None if short and not line else False
+    rest = rest.lstrip()
+    if not (end and rest):
+        return None if short else False
+    return rest.startswith(b"{") and isinstance(decode(line), dict)
 
 
 def _begins_events(text: bytes) -> bool | None:

@@ -134,12 +134,14 @@ class EventTail:
         lines: an event is a line, and not what a blank line ends.
 
     Attributes:
+        lines: as given.
         since: when the first byte of what is kept came; None if nothing is.
     """
 
-    __slots__ = ("_end", "_ends", "_kept", "_partial", "since")
+    __slots__ = ("_end", "_ends", "_kept", "_partial", "lines", "since")
 
     def __init__(self, *, lines: bool) -> None:
+        self.lines = lines
         self._end = b"\n" if lines else b"\n\n"
         self._ends = (b"\n",) if lines else (b"\n\n", b"\r\n\r\n", b"\r\r")
         self._kept = b""

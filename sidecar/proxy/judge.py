@@ -20,9 +20,16 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
-from sidecar.envelope.model import Classified, Headers, Seen, Verdict
+from sidecar.envelope.model import Classified, Envelope, Headers, Seen, Verdict
 from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import FRAMES_TYPE, LINE_TYPES, StreamReader, is_open, is_stream
+from sidecar.envelope.stream import (
+    FRAMES_TYPE,
+    LINE_TYPES,
+    StreamReader,
+    begins_lines,
+    is_open,
+    is_stream,
+)
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
@@ -160,25 +167,49 @@ class Judge:
         """Is the answer judged by its events: by its media type, its first bytes or its route?"""
         if is_stream(self.content_type, first_bytes):
             return True
-        return bool(first_bytes) and self._is_json_stream()
+        if not first_bytes:
+            return False
+        return self._is_json_stream() or (self._may_be_lines and begins_lines(first_bytes) is True)
 
     def is_open(self, first_bytes: bytes) -> bool:
         """Is more of the body needed to tell if it is a stream?"""
-        return not self._is_json_stream() and is_open(self.content_type, first_bytes)
+        if self._is_json_stream():
+            return False
+        lines = self._may_be_lines and begins_lines(first_bytes) is None
+        return lines or is_open(self.content_type, first_bytes)
+
+    @property
+    def _may_be_lines(self) -> bool:
+        """Are lines of JSON a model's answer here? Elsewhere they are data, whatever they say."""
+        asked = self._call.incoming.method, self._call.path
+        return is_open(self.content_type, b"") and self._runtime.dialect.is_model_route(*asked)
 
     def _is_json_stream(self) -> bool:
         if "json" not in (self.content_type or "").lower():
             return False
         return self._runtime.dialect.streams_json(self._call.incoming.method, self._call.path)
 
-    def tail(self) -> EventTail | FrameTail | None:
-        """What tells where an event of the stream ends; None where one of ours cannot follow."""
+    def tail(self, first_bytes: bytes) -> EventTail | FrameTail | None:
+        """What tells where an event of the stream ends; None where one of ours cannot follow.
+
+        Args:
+            first_bytes: what made it a stream; empty if its type did.
+        """
         kind = (self.content_type or "").lower()
         if kind.startswith(FRAMES_TYPE):
             return FrameTail()
         if self._is_json_stream():
             return None
-        return EventTail(lines=any(name in kind for name in LINE_TYPES))
+        by_type = any(name in kind for name in LINE_TYPES)
+        return EventTail(lines=by_type or begins_lines(first_bytes) is True)
+
+    def last_event(self, envelope: Envelope, tail: EventTail | FrameTail) -> bytes:
+        """An event that ends the stream with an error, in the form that its events have."""
+        dialect, path = self._runtime.dialect, self._call.path
+        event = dialect.stream_error(envelope, path)
+        if isinstance(tail, EventTail) and tail.lines and not event.startswith(b"{"):
+            return dialect.error_body(envelope, 200, path) + b"\n"
+        return event
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()

@@ -82,7 +82,7 @@ class Relay:
             self._wait_for_content()
         failed = judge.status >= 400 or judge.told_in_head
         if not failed and judge.is_stream(b""):
-            self._begin_stream()
+            self._begin_stream(b"")
             await self._hold_stream([])
             return
         told = failed or can_carry_error(judge.content_type)
@@ -189,7 +189,7 @@ class Relay:
         """Looks whether the body turns out to be a stream, however its beginning is cut."""
         judge, start = self._judge, before + chunk
         if judge.is_stream(start):
-            self._begin_stream()
+            self._begin_stream(start)
             if before and self._scanner is not None:
                 self._scanner.feed(before)
         self._start = start if self._scanner is None and judge.is_open(start) else None
@@ -277,10 +277,10 @@ class Relay:
 
     # -- passing on -------------------------------------------------------------------------
 
-    def _begin_stream(self) -> None:
+    def _begin_stream(self, first_bytes: bytes) -> None:
         self._scanner = self._judge.scanner()
         if self._scanner is not None and self._scanner.plain and not self._scanner.framed:
-            self._tail = self._judge.tail()
+            self._tail = self._judge.tail(first_bytes)
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
@@ -403,5 +403,4 @@ class Relay:
             whole = scanner.plain and scanner.between_frames
             out.cut(self._judge.dialect.frame_error(envelope, kind) if whole else b"")
             return
-        event = self._runtime.dialect.stream_error(envelope, self._call.path)
-        out.cut(tail.last(event))
+        out.cut(tail.last(self._judge.last_event(envelope, tail)))

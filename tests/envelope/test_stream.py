@@ -10,6 +10,7 @@ from sidecar.envelope.dialects import get
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.stream import (
     StreamReader,
+    begins_lines,
     classify_stream,
     is_open,
     is_plain,
@@ -249,7 +250,7 @@ def test_is_stream(kind, begin, answer):
     ("begin", "answer"),
     [
         (b"", None), (b"\xef", None), (b"\xef\xbb\xbf", None), (b"da", None), (b" \r\n ev", None),
-        (b": comment", None), (b"id: 1\nretry: 2\n: c\r\n\r\n", None), (b":" * 600, False),
+        (b": comment", None), (b"id: 1\nretry: 2\n: c\r\n\r\n", None), (b":" * 5000, False),
         (b"data:", True), (b"\xef\xbb\xbfevent: x", True), (b"id: 1\r: c\n\ndata: x", True),
         (b"date: x", False), (b"id: 1\nname: x", False), (b"{", False), (b"\xef\xbb{", False),
     ],
@@ -260,6 +261,20 @@ def test_how_a_stream_begins(begin, answer):
     assert is_stream(None, begin) is (answer is True)
     assert not is_open("text/html", begin)
     assert not is_open("text/event-stream", begin)
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer"),
+    [
+        (b"", None), (b'{"a":', None), (b'{"a":1}', None), (b'{"a":1}\n', None),
+        (b'{"a":1}\n \r\n', None), (b'{"a":1}\n{', True), (b'\xef\xbb\xbf{"a":1}\r\n{"b', True),
+        (b'{\n  "a": 1', False), (b'{"a":1}\n[', False), (b"{a}\n{b}", False), (b"data: x", False),
+        (b'{"a":"' + b"x" * 5000, False), (b"[1]\n[2]", False),
+    ],
+)  # fmt: skip
+def test_how_lines_begin(begin, answer):
+    """None: more is needed to tell."""
+    assert begins_lines(begin) is answer
 
 
 def test_a_byte_order_mark_in_pieces():

@@ -202,3 +202,81 @@ async def test_a_coded_stream_is_read_to_its_last_word(start, upstream, coding) 
     found = await caller.answer()
     assert (found.clean, found.body) == (True, b"".join(parts))
     assert running.breaker("up/gpt-x").window.success == 1
+
+
+LAST_LINE = b'{"message":{"content":""},"done":true,"done_reason":"stop"}\n'
+OWN_ERROR = b'{"error":"boom"}\n'
+
+
+def lines(kind: bytes | None, *parts: bytes):
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        named = b"" if kind is None else b"Content-Type: %b\r\n" % kind
+        await visit.send(HEAD.replace(b"Content-Type: text/event-stream\r\n", named))
+        for part in parts:
+            await visit.send(chunk(part))
+            # Each is read by itself.
+            await asyncio.sleep(0.002)
+        await visit.send(LAST_CHUNK)
+
+    return script
+
+
+@pytest.mark.parametrize("kind", [None, b"text/plain", b"application/json", b"application/jsonl"])
+@pytest.mark.parametrize(
+    ("parts", "verdict", "code"),
+    [
+        ((LINE, LINE, LAST_LINE), "success", None),
+        ((LINE[:5], LINE[5:] + LINE[:1], LINE[1:] + LAST_LINE), "success", None),
+        ((LINE, LINE), "failure", "stream_truncated"),
+        ((LINE, OWN_ERROR), "failure", "stream_error"),
+    ],
+)
+async def test_lines_of_a_model_are_a_stream_under_any_name(
+    start, upstream, kind, parts, verdict, code
+) -> None:
+    upstream.script = lines(kind, *parts)
+    running = await start({"up": {"upstream": upstream.url, "dialect": "ollama"}})
+    caller = await stream(running, NATIVE)
+    found = await caller.answer()
+    assert found.status == 200
+    assert found.body.startswith(b"".join(parts))
+    call = running.calls[-1]
+    assert (call.verdict, call.envelope.code if call.envelope else None) == (verdict, code)
+    rest = found.body.removeprefix(b"".join(parts))
+    assert found.clean is not (code == "stream_truncated")
+    assert bool(rest) is (code == "stream_truncated")
+    if rest:
+        (line,) = rest.splitlines()
+        assert json.loads(line)["envelope"]["code"] == code
+
+
+async def test_lines_that_are_data_say_nothing(start, upstream) -> None:
+    """A log in lines is what was asked for, whatever its lines tell of."""
+    upstream.script = lines(b"application/json", b'{"line":1}\n', b'{"error":"boom"}\n')
+    running = await start({"up": {"upstream": upstream.url, "dialect": "generic"}})
+    caller = await stream(running, "/up/logs")
+    found = await caller.answer()
+    assert (found.status, found.clean) == (200, True)
+    assert running.calls[-1].verdict == "success"
+
+
+async def test_an_event_of_ours_in_lines_is_a_line(start, upstream) -> None:
+    """Also where the dialect's own streams are of events."""
+    body = await broken(
+        start, upstream, "openai", "/up/v1/x", b"application/x-ndjson", b'{"n":1}\n'
+    )
+    line = body.removeprefix(b'{"n":1}\n')
+    assert line.endswith(b"}\n")
+    assert json.loads(line)["error"]["code"] == "stream_truncated"
+
+
+@pytest.mark.parametrize("body", [b'{"choices":[%b]}\n', b'{\n  "choices": [%b]\n}\n'])
+async def test_one_object_is_no_stream(start, upstream, body) -> None:
+    whole = body % b'{"message":{"content":"{\\"a\\":1}"},"finish_reason":"stop"}'
+    upstream.script = lines(b"application/json", whole[:-9], whole[-9:])
+    running = await start({"up": upstream.url})
+    caller = await stream(running)
+    found = await caller.answer()
+    assert (found.clean, found.body) == (True, whole)
+    assert "a whole answer" in running.calls[-1].rule
