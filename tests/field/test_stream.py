@@ -8,13 +8,18 @@ import itertools
 import json
 import random
 import socket
+from pathlib import Path
 
 import pytest
 
 from sidecar import clock
 from sidecar.breaker.model import Verb
-from tests.proxy.callers import Caller, call, chat, request
-from tests.proxy.upstreams import Visit, answer, says
+from sidecar.config.load import load
+from sidecar.daemon import Daemon, Options
+from sidecar.telemetry.observer import CallFinished
+from tests.proxy.callers import Answer, Caller, call, chat, request
+from tests.proxy.conftest import Running
+from tests.proxy.upstreams import Upstream, Visit, answer, says
 
 from .scene import (
     CHAT,
@@ -638,3 +643,68 @@ async def test_f116_bytes_that_are_no_stream_are_looked_at_once(start, upstream)
     go.set()
     assert await caller.reader.readuntil(LAST_CHUNK) == chunk(bytes(range(256))) + LAST_CHUNK
     assert (counted(running), total(running, "success")) == (0, 1)
+
+
+async def silence(file: Path, silent: str, minutes: float) -> tuple[Answer, CallFinished]:
+    """What a daemon makes of an upstream that says nothing for so long, at one place of a stream."""
+    loop = asyncio.get_running_loop()
+    real, ahead = loop.time, 0.0
+    loop.time = lambda: real() + ahead  # type: ignore[method-assign]
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        if silent != "head":
+            await visit.send(STREAM_HEAD, chunk(b": ping\n\n"))
+        if silent == "middle":
+            await visit.send(chunk(delta("a")))
+        begun.set()
+        await go.wait()
+        if silent == "head":
+            await visit.send(STREAM_HEAD)
+        await visit.send(chunk(delta("b", "stop")), chunk(DONE), LAST_CHUNK)
+
+    upstream = Upstream(script)
+    await upstream.start()
+    provider = {"upstream": upstream.url, "dialect": "openai"}
+    admin = {"listen": "127.0.0.1:0"}
+    file.write_text(
+        json.dumps({"listen": "127.0.0.1:0", "admin": admin, "providers": {"up": provider}})
+    )
+    daemon = Daemon(Options(config=file), load(file, environ={}))
+    await daemon.start()
+    running = Running(daemon)
+    caller = await open_stream(running.port)
+    await begun.wait()
+    # What was sent is read before its clock goes on.
+    await asyncio.sleep(0.05)
+    for _ in range(int(minutes * 120)):
+        ahead += 0.5
+        await asyncio.sleep(0)
+    go.set()
+    found = await caller.answer()
+    await until(lambda: running.calls)
+    await Caller.close_all()
+    await daemon.close()
+    await upstream.stop()
+    return found, running.calls[-1]
+
+
+@pytest.mark.parametrize(
+    ("silent", "minutes", "code"),
+    [
+        ("head", 9, None), ("head", 10, "first_byte_timeout"),
+        ("content", 9, None), ("content", 10, "first_content_timeout"),
+        ("middle", 4.9, None), ("middle", 5.1, "idle_timeout"),
+    ],
+)  # fmt: skip
+def test_f107_the_clocks_as_they_are_shipped(tmp_path, silent, minutes, code) -> None:
+    """Nine silent minutes and then an answer is a success; ten are none, nor five in its middle."""
+    found, call = asyncio.run(silence(tmp_path / "breakers.yaml", silent, minutes))
+    if code is None:
+        assert found.clean
+        assert found.body.endswith(DONE)
+        assert call.verdict == "success"
+    else:
+        assert code.encode() in found.body
+        assert (call.envelope.code, call.verdict) == (code, "failure")
