@@ -58,6 +58,11 @@ class Limit:
         """Does it neither hold nor refuse anything?"""
         return self.quota is None and self.gate.is_idle(now)
 
+    def is_disposable(self, now: float) -> bool:
+        """Would forgetting it change nothing that matters?"""
+        known = self.quota is not None and not self.quota.is_stale(now)
+        return not known and self.gate.is_disposable(now)
+
 
 class Gates:
     """The limits of one provider. Times are monotonic seconds; False while there is none.
@@ -189,11 +194,7 @@ class Gates:
         self._guarded(None, self._tick, now)
 
     def _tick(self, now: float) -> None:
-        forgotten = [
-            key
-            for key, limit in self._limits.items()
-            if limit.gate.is_disposable(now) and limit.quota is None
-        ]
+        forgotten = [key for key, limit in self._limits.items() if limit.is_disposable(now)]
         for key in forgotten:
             del self._limits[key]
 
