@@ -160,6 +160,16 @@ class Call:
         self.trace = plane.tracing.begin(incoming.raw, incoming.named, incoming.correlation_id)
 
     @property
+    def only_listens(self) -> bool:
+        """Was nothing asked, so that the upstream owes no answer and its silence means nothing?"""
+        incoming, runtime = self.incoming, self.runtime
+        if runtime is None or incoming.method != "GET":
+            return False
+        # MCP's own header, since its servers are also reached under dialects that know no MCP.
+        named = incoming.header(b"mcp-session-id") is not None
+        return named or runtime.dialect.only_listens(incoming.method, self.path)
+
+    @property
     def correlation_id(self) -> str:
         """On the answer, the log line and in the envelope."""
         return self.incoming.correlation_id
@@ -530,6 +540,8 @@ class Call:
         since = self.heard_at or forwarding.sent_at
         if isinstance(self._relay, WebSocketRelay):
             since = self._relay.asked_at
+        elif self._relay is not None and self._relay.only_listens:
+            return None
         if since is None or not self.incoming.whole or self.connection.paused:
             return None
         silence = machine.monotonic() - since

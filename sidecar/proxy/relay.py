@@ -47,6 +47,9 @@ class Relay:
         exchange: where the body comes from.
         clock: of the upstream's silence.
         answer: the head, and the body's reader.
+
+    Attributes:
+        only_listens: a stream to which the caller listens: silence is nobody's failure.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Relay:
         self._scanner: Scanner | None = None
         self._tail: EventTail | FrameTail | None = None
         self._content = False
+        self.only_listens = call.only_listens and self._judge.is_stream(b"")
         self._over = False
         self._start: bytes | None = b""
         self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
@@ -96,8 +100,13 @@ class Relay:
     # -- clocks -----------------------------------------------------------------------------
 
     def _wait_for_content(self) -> None:
-        timeouts = self._runtime.config.timeouts
-        self._clock.arm("first_content", timeouts.first_content)
+        self._arm("first_content", self._runtime.config.timeouts.first_content)
+
+    def _arm(self, name: str, seconds: float) -> None:
+        if self.only_listens:
+            self._clock.stop()
+        else:
+            self._clock.arm(name, seconds)
 
     def _heard(self, chunk: bytes) -> None:
         """Bytes arrived: moves the clock, feeds the scanner and the copy."""
@@ -116,7 +125,7 @@ class Relay:
             if self._copies:
                 self._judge.copy.add(chunk)
         if self._content and not self._here:
-            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+            self._arm("idle", self._runtime.config.timeouts.idle)
 
     def _last_word(self, scanner: Scanner, chunk: bytes) -> None:
         """The verdict is known now; what may follow it is not waited for as content is.
@@ -126,7 +135,7 @@ class Relay:
         if scanner.terminated or self._call.out.started:
             self._judge.conclude(scanner.finish(clean=True))
         if scanner.begun and not scanner.over:
-            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+            self._arm("idle", self._runtime.config.timeouts.idle)
         elif not (self._over and chunk.startswith(b":")):
             self._over = True
             self._clock.arm("idle", TERMINATED_GRACE)
@@ -325,7 +334,7 @@ class Relay:
         if self._over:
             self._clock.arm("idle", TERMINATED_GRACE)
         elif self._content:
-            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+            self._arm("idle", self._runtime.config.timeouts.idle)
         else:
             self._wait_for_content()
 

@@ -708,3 +708,40 @@ def test_f107_the_clocks_as_they_are_shipped(tmp_path, silent, minutes, code) ->
     else:
         assert code.encode() in found.body
         assert (call.envelope.code, call.verdict) == (code, "failure")
+
+
+@pytest.mark.parametrize(("dialect", "session"), [("mcp", False), ("generic", True)])
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_f107_who_only_listens_waits_for_nothing(
+    start, upstream, dialect, session, leaves
+) -> None:
+    """MCP's clients keep a stream open for what the server may have to say; that may take hours."""
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(STREAM_HEAD)
+        await go.wait()
+        await visit.send(chunk(b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n'))
+        await asyncio.sleep(0.1)
+        await visit.send(LAST_CHUNK)
+
+    upstream.script = script
+    clocks = dict.fromkeys(("first_byte", "first_content", "idle", "abandoned"), "50ms")
+    section = base(upstream.url, dialect, timeouts={**clocks, "hold": "10ms"})
+    running = await start({"up": section})
+    headers = [("Accept", "text/event-stream")] + [("Mcp-Session-Id", "s1")] * session
+    caller = await Caller.connect(running.port)
+    await caller.send(request("/up/mcp", "GET", None, *headers))
+    await caller.head()
+    # What is tested is a silence that is longer than every limit.
+    await asyncio.sleep(0.2)
+    if leaves:
+        caller.writer.transport.abort()
+    else:
+        go.set()
+        await caller.reader.readuntil(LAST_CHUNK)
+    await until(lambda: running.calls)
+    assert running.calls[0].verdict == ("neutral" if leaves else "success")
+    assert counted(running) == 0
+    go.set()

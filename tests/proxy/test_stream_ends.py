@@ -11,9 +11,11 @@ import zstandard
 
 from sidecar.proxy import relay
 
+from .callers import chat, request
 from .test_streams import CHAT, DONE, HEAD, chunk, delta, scripted, stream
 from .upstreams import Visit
 
+ASKS = request(CHAT, "POST", chat(stream=True), ("Content-Type", "application/json"))
 LAST_CHUNK = b"0\r\n\r\n"
 FAILED = b'data: {"error":{"code":"server_error","message":"boom"}}\n\n'
 PING = b": ping\n\n"
@@ -38,10 +40,14 @@ async def test_a_sized_stream_is_as_it_came(start, upstream) -> None:
     upstream.script = sized(delta("a"), delta("b", "stop"), DONE)
     running = await start({"up": upstream.url})
     caller = await stream(running)
-    found = await caller.answer()
     body = delta("a") + delta("b", "stop") + DONE
-    assert (found.body, found.get("content-length")) == (body, str(len(body)))
-    assert running.breaker("up/gpt-x").window.success == 1
+    for count in (1, 2):
+        found = await caller.answer()
+        assert (found.body, found.get("content-length")) == (body, str(len(body)))
+        assert running.breaker("up/gpt-x").window.success == count
+        # The connection goes on, on both sides.
+        await caller.send(ASKS)
+    assert upstream.connections == 1
 
 
 async def test_a_sized_stream_that_is_short_is_told_of_as_any_other(start, upstream) -> None:

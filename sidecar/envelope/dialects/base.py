@@ -177,6 +177,11 @@ class Dialect:
         del method, path
         return False
 
+    def only_listens(self, method: str, path: str) -> bool:
+        """Whether nothing is asked on this route: its stream tells what happens when it does."""
+        del method, path
+        return False
+
     def repeatable(self, method: str, path: str) -> bool:
         """Whether a POST of this route may be sent twice: asking a model changes nothing."""
         return self.is_model_route(method, path)
