@@ -7,28 +7,15 @@ from __future__ import annotations
 
 import re
 
-# Whole events of other routes after which nothing follows.
-OTHER_TERMINALS = frozenset(
-    {
-        "image_generation.completed",
-        "image_edit.completed",
-        "speech.audio.done",
-        "transcript.text.done",
-        "conversation.response.done",
-        "thread.run.completed",
-        "done",
-    }
-)
-
 # What makes an event worth decoding once content has been seen.
 MARKER = re.compile(
     r'"error"(?!\s*:\s*(?:null|""|\{\s*\}))|"finish_reason"\s*:\s*"|"done"\s*:\s*true'
     r'|"type"\s*:\s*"(?:message_stop|message_delta|error|response\.(?:completed|failed|incomplete'
     r'|cancelled|done|error))"|"event_type"\s*:\s*"error"|\.response\.(?:error|done)"|"isError"'
     r'|"(?:finishReason|blockReason|generated_text)"\s*:\s*"|"(?:message|stream)-(?:end|error)"'
-    r'|"interaction\.complete|"type"\s*:\s*"(?:'
-    + "|".join(map(re.escape, sorted(OTHER_TERMINALS)))
-    + ')"'
+    r'|"interaction\.complete'
+    r'|"type"\s*:\s*"(?:image_(?:generation|edit)\.completed|(?:speech\.audio|transcript\.text)\.done'
+    r'|conversation\.response\.done|thread\.run\.completed|done)"'
 )
 
 # How a chunk of mere content begins, what it never holds, and what it holds only in these phrases.
@@ -51,6 +38,18 @@ HARMLESS_AS = {
 
 TERMINAL_RESPONSES = frozenset(
     {"response.completed", "response.incomplete", "response.cancelled", "response.done"}
+)
+# Whole events of other routes after which nothing follows.
+OTHER_TERMINALS = frozenset(
+    {
+        "image_generation.completed",
+        "image_edit.completed",
+        "speech.audio.done",
+        "transcript.text.done",
+        "conversation.response.done",
+        "thread.run.completed",
+        "done",
+    }
 )
 ERROR_EVENTS = frozenset(
     {
