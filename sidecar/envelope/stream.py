@@ -103,13 +103,14 @@ def is_plain(chunk: bytes) -> bool:
     """
     if not (chunk.startswith(PLAIN_STARTS) and chunk.endswith(b"\n\n")):
         return False
-    if any(word in chunk for word in SIGNIFICANT):
-        return False
-    return all(
-        chunk.count(word) == sum(chunk.count(phrase) for phrase in harmless)
-        for word, harmless in HARMLESS_AS.items()
-        if word in chunk
-    )
+    text = str(chunk, "latin-1")
+    for word in SIGNIFICANT:
+        if word in text:
+            return False
+    for word, harmless in HARMLESS_AS:
+        if word in text and text.count(word) != sum(map(text.count, harmless)):
+            return False
+    return True
 
 
 class StreamReader:
@@ -173,7 +174,7 @@ class StreamReader:
             and self._sse is not None
             and self._sse.between_events
             and is_plain(chunk)
-            and not (self._signs and any(sign in chunk for sign in self._dialect.signs))
+            and not (self._signs and any(chunk.find(sign) >= 0 for sign in self._dialect.signs))
         ):
             return
         try:

@@ -91,12 +91,14 @@ class UpstreamProtocol(Paced, ResponseHandler):
 
     Attributes:
         calls: exchanges begun on this connection.
+        follower: hears when something has come, or nothing more will; None while nobody follows.
         received: bytes of the current exchange.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self.calls = 0
+        self.follower: Follower | None = None
         self.received = 0
         self._head = HeadGuard(bodiless=False)
         self._last = b""
@@ -180,6 +182,8 @@ class UpstreamProtocol(Paced, ResponseHandler):
             self.received += len(data)
             self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
         super().data_received(data)
+        if self.follower is not None:
+            self.follower()
 
     def _refuse(self) -> None:
         self.received += 1
@@ -191,6 +195,8 @@ class UpstreamProtocol(Paced, ResponseHandler):
         """Wakes whoever waits to write, or for the end of both directions."""
         self.release_writer()
         super().connection_lost(exc)
+        if self.follower is not None:
+            self.follower()
         if self._ended is not None:
             self._ended(None)
 
@@ -236,6 +242,65 @@ class UpstreamProtocol(Paced, ResponseHandler):
         """Waits until the upstream takes more bytes, or is gone."""
         while self._resumed is not None:
             await asyncio.shield(self._resumed)
+
+
+class Follower:
+    """Reads a body as it comes, and hands it over in the same turn of the loop.
+
+    Args:
+        payload: the body.
+        take: is given its parts; False where it wants no more.
+        loop: the running loop.
+
+    Attributes:
+        over: done when nothing more is handed over.
+    """
+
+    __slots__ = ("_missed", "_payload", "_reading", "_take", "over")
+
+    def __init__(
+        self,
+        payload: StreamReader,
+        take: Callable[[bytes], bool],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._missed = False
+        self._payload = payload
+        self._reading = False
+        self._take = take
+        self.over: asyncio.Future[None] = loop.create_future()
+
+    def __call__(self) -> None:
+        """Something has come, or nothing more will."""
+        if self._reading:
+            # Room in the buffer lets the parser go on in the middle of a read: no part may
+            # overtake the one that is in hand.
+            self._missed = True
+            return
+        if self.over.done():
+            return
+        self._reading = True
+        try:
+            follows = self._read()
+        except Exception as error:  # noqa: BLE001 - it is raised where the call waits
+            self.over.set_exception(error)
+        else:
+            if not follows:
+                self.over.set_result(None)
+        finally:
+            self._reading = False
+
+    def _read(self) -> bool:
+        """Hands over what is there; False if that was the last."""
+        payload = self._payload
+        while payload.exception() is None:
+            self._missed = False
+            chunk = payload.read_nowait(-1)
+            if (chunk and not self._take(chunk)) or payload.at_eof():
+                return False
+            if not self._missed:
+                return True
+        return False
 
 
 class Answer(NamedTuple):
@@ -340,6 +405,22 @@ class Exchange:
         except Exception as error:
             raise self.failure(error) from error
 
+    async def follow(self, take: Callable[[bytes], bool]) -> None:
+        """Hands over parts of the body as they come, and wakes nobody for each of them.
+
+        Args:
+            take: is given a part; False ends this, as does the end of the body. Whatever that end
+                was, `part` tells it.
+        """
+        protocol = self._protocol
+        assert self._payload is not None
+        follower = protocol.follower = Follower(self._payload, take, self._loop)
+        try:
+            follower()
+            await follower.over
+        finally:
+            protocol.follower = None
+
     @property
     def complete(self) -> bool:
         """Is the whole body here, so that reading it does not wait?"""
@@ -358,6 +439,8 @@ class Exchange:
         self._protocol.set_exception(error)
         if self._payload is not None and self._payload is not EMPTY_PAYLOAD:
             self._payload.set_exception(error)
+        if self._protocol.follower is not None:
+            self._protocol.follower()
 
     def tunnel(self, said: Said, flow: Flow, ended: Callable[[Exception | None], None]) -> None:
         """Passes both directions as they are from now on; as for `UpstreamProtocol.tunnel`."""

@@ -253,8 +253,7 @@ class Relay:
             await self._continue()
 
     async def _continue(self) -> None:
-        call, out, tail = self._call, self._call.out, self._tail
-        connection = call.connection
+        tail, connection = self._tail, self._call.connection
         try:
             while True:
                 if connection.paused:
@@ -262,16 +261,22 @@ class Relay:
                 chunk = await self._next()
                 if chunk is None:
                     assert tail is not None
-                    out.write(tail.give_up())
-                    continue
-                if not chunk:
+                    self._call.out.write(tail.give_up())
+                elif not chunk:
                     break
-                out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
-                self._heard(chunk)
+                elif self._pass_on(chunk):
+                    await self._exchange.follow(self._pass_on)
         except UpstreamFailed as failure:
             self._failed_late(failure)
             return
         self._ended()
+
+    def _pass_on(self, chunk: bytes) -> bool:
+        """Sends a part; False if the caller or the rest of an event has to be waited for."""
+        call, tail = self._call, self._tail
+        call.out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
+        self._heard(chunk)
+        return not call.connection.paused and (tail is None or tail.since is None)
 
     async def _next(self) -> bytes | None:
         """The next bytes; empty at the end; None if the rest of an event keeps us waiting."""
