@@ -16,7 +16,7 @@ MARKER = re.compile(
     r'|"interaction\.complete'
 )
 
-# How a chunk of mere content begins, what it never holds, and what it holds only in these phrases.
+# How a chunk of mere content begins, what it never holds, and what it holds only as these go on.
 # Each hit of MARKER has one of the words in it: a chunk without them needs no parser. The words are
 # text: looked for in bytes, each costs Python (3.11) an exception that it throws away.
 PLAIN_STARTS = (
@@ -29,10 +29,10 @@ SIGNIFICANT = (
     "interaction.",
 )  # fmt: skip
 HARMLESS_AS = (
-    ("finish_reason", ('finish_reason":null',)),
-    ("generated_text", ('generated_text":null',)),
-    ("response.", ("response.output_text.delta",)),
-    ("event", ("event: content_block_delta\n", "event: response.output_text.delta\n")),
+    ("finish_reason", ('":null',)),
+    ("generated_text", ('":null',)),
+    ("response.", ("output_text.delta",)),
+    ("event", (": content_block_delta\n", ": response.output_text.delta\n")),
 )
 
 TERMINAL_RESPONSES = frozenset(

@@ -20,6 +20,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Verdict
+from sidecar.proxy.chunks import Chunks, Cut
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 from sidecar.proxy.paced import Flow, Paced, Said
@@ -100,6 +101,8 @@ class UpstreamProtocol(Paced, ResponseHandler):
         self.calls = 0
         self.follower: Follower | None = None
         self.received = 0
+        self._body: StreamReader | None = None
+        self._chunks: Chunks | None = None
         self._head = HeadGuard(bodiless=False)
         self._last = b""
         self._busy = False
@@ -114,6 +117,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
         """Prepares for the answer to one request."""
         self.calls += 1
         self.received = 0
+        self._body = self._chunks = None
         self._head = HeadGuard(bodiless=head_only)
         self._last = b""
         self._busy = True
@@ -139,6 +143,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
             follows can be taken for the answer to the next request.
         """
         self._busy = False
+        self._body = None
         if self._excess or self.should_close:
             return False
         if self._head.bodiless:
@@ -176,14 +181,68 @@ class UpstreamProtocol(Paced, ResponseHandler):
                         self._beyond_http(beyond)
                         return
                     self._excess = True
+                if not self._head.open and data.find(b"chunked") >= 0:
+                    self._begin_chunked(data, self._head.size - self.received)
+                    return
             elif self._head.bodiless:
                 self._excess = True
                 return
-            self.received += len(data)
-            self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
+            self._count(data)
+            if self._chunks is not None:
+                self._take_chunked(self._chunks.cut(data), data)
+                return
+        self._parse(data)
+
+    def _count(self, data: bytes) -> None:
+        self.received += len(data)
+        self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
+
+    def _parse(self, data: bytes) -> None:
         super().data_received(data)
         if self.follower is not None:
             self.follower()
+
+    # -- chunks -----------------------------------------------------------------------------
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """A head was read: remembers where its body goes, and takes it as any."""
+        self._body = data[1] if data[0].chunked else None
+        super().feed_data(data, size)
+
+    def _begin_chunked(self, data: bytes, head: int) -> None:
+        """Takes the end of a head that says `chunked` somewhere, and what came with it."""
+        self._count(data)
+        chunks, body = Chunks(), data[head:]
+        cut = chunks.cut(body)
+        apart = cut.whole and (not chunks.lost or body[cut.rest :] == b"0\r\n\r\n")
+        # With a body that the parser will not like the head is no answer either.
+        super().data_received(data[:head] if apart else data)
+        if self._body is not None:
+            self._chunks = chunks
+        if apart:
+            self._take_chunked(cut, body)
+
+    def _take_chunked(self, cut: Cut, data: bytes) -> None:
+        """Takes more of a chunked body: whole chunks pass by the parser where they can."""
+        if cut.whole and (self.follower is not None or self.received <= READ_SIZE):
+            if cut.first:
+                self._parse(data[: cut.first])
+            whole = cut.whole[0] if len(cut.whole) == 1 else b"".join(cut.whole)
+            data = data[cut.rest if self._take(whole) else cut.first :]
+        if data:
+            self._parse(data)
+
+    def _take(self, part: bytes) -> bool:
+        """Takes a part of the body as if the parser had read it; False where that may not be."""
+        if self.follower is not None:
+            return self.follower.hand(part)
+        # The beginning of a body cannot fill its buffer, which would halt the parser too.
+        body = self._body
+        if body is None or body.exception() is not None:
+            return False
+        body.begin_http_chunk_receiving()
+        body.feed_data(part)
+        return True
 
     def _refuse(self) -> None:
         self.received += 1
@@ -289,6 +348,17 @@ class Follower:
                 self.over.set_result(None)
         finally:
             self._reading = False
+
+    def hand(self, part: bytes) -> bool:
+        """Hands over what did not go through the body's buffer; False if nobody wants it."""
+        if self.over.done() or self._payload.exception() is not None:
+            return False
+        try:
+            if not self._take(part):
+                self.over.set_result(None)
+        except Exception as error:  # noqa: BLE001 - it is raised where the call waits
+            self.over.set_exception(error)
+        return True
 
     def _read(self) -> bool:
         """Hands over what is there; False if that was the last."""
