@@ -111,17 +111,28 @@ def plain_length(chunk: bytes) -> int:
     if not chunk.startswith(PLAIN_STARTS):
         return 0
     text = str(chunk, "latin-1")
+    if chunk.endswith(b"\n\n") and _is_plain(text):
+        return len(chunk)
     end = text.rfind("\n\n") + 2
     for word in SIGNIFICANT:
         at = text.find(word, 0, end)
         if at >= 0:
             end = text.rfind("\n\n", 0, at) + 2
-    for word, phrases, telling in _HARMLESS:
-        times = text.count(word, 0, end)
-        if times and times != sum(text.count(phrase, 0, end) for phrase in phrases):
-            found = telling.search(text, 0, end)
-            end = 0 if found is None else text.rfind("\n\n", 0, found.start()) + 2
+    for _, _, telling in _HARMLESS:
+        found = telling.search(text, 0, end)
+        if found is not None:
+            end = text.rfind("\n\n", 0, found.start()) + 2
     return end if end > 1 else 0
+
+
+def _is_plain(text: str) -> bool:
+    for word in SIGNIFICANT:
+        if word in text:
+            return False
+    for word, phrases, _ in _HARMLESS:
+        if word in text and text.count(word) != sum(map(text.count, phrases)):
+            return False
+    return True
 
 
 class StreamReader:

@@ -99,7 +99,7 @@ class Relay:
         scanner = self._scanner
         if scanner is not None:
             scanner.feed(chunk)
-            self._content = scanner.content
+            self._content = self._content or scanner.content
             if self._call.first_content_at is None and scanner.begun:
                 self._call.first_content_at = self._call.heard_at
             if scanner.terminated:
