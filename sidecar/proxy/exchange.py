@@ -383,11 +383,22 @@ class Answer(NamedTuple):
 class Exchange:
     """One request and its answer over one connection.
 
-    It is always ended by `release` (the answer was read whole) or `close`.
+    It is always ended, by `end` or `close`.
+
+    Args:
+        connection: to the upstream.
+        loop: the running loop.
+        keep: takes the connection back where it can carry another exchange.
+        head_only: the answer has no body, whatever its head says.
+        upgrades: the answer may change the protocol to WebSocket.
+
+    Attributes:
+        reused: the connection carried another exchange before.
     """
 
     __slots__ = (
         "_connection",
+        "_keep",
         "_loop",
         "_message",
         "_payload",
@@ -397,12 +408,21 @@ class Exchange:
         "reused",
     )
 
-    def __init__(self, connection: Connection, *, head_only: bool, upgrades: bool = False) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        loop: asyncio.AbstractEventLoop,
+        keep: Callable[[Connection], None],
+        *,
+        head_only: bool,
+        upgrades: bool = False,
+    ) -> None:
         protocol = connection.protocol
         assert isinstance(protocol, UpstreamProtocol)
-        self._connection = connection
+        self._connection: Connection | None = connection
+        self._keep = keep
         self._protocol = protocol
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._message: RawResponseMessage | None = None
         self._payload: StreamReader | None = None
         self._written_at: float | None = None
@@ -496,10 +516,19 @@ class Exchange:
         """Is the whole body here, so that reading it does not wait?"""
         return self._payload is not None and self._payload.is_eof()
 
-    def rest(self) -> bytes:
-        """What is left of a body that is `complete`."""
+    def there(self) -> bytes:
+        """What can be read of the body without a wait.
+
+        Raises:
+            UpstreamFailed: as for `part`.
+        """
         assert self._payload is not None
-        return self._payload.read_nowait(-1)
+        try:
+            return self._payload.read_nowait(-1)
+        except (UpstreamFailed, CallerGone, Refused):
+            raise
+        except Exception as error:
+            raise self.failure(error) from error
 
     def interrupt(self, error: Exception) -> None:
         """Wakes whoever waits for this upstream with an error of ours (a clock ran out)."""
@@ -558,18 +587,22 @@ class Exchange:
             reusable: the request was sent whole. The connection is kept for the next call if the
                 answer was read whole too, else it is closed at once: tokens cost money.
         """
-        if self._connection.protocol is None:
+        connection, message = self._connection, self._message
+        if connection is None:
             return
-        message = self._message
         if reusable and message is not None and self.complete and self._protocol.finish(message):
-            self._connection.release()
+            self._connection = None
+            self._keep(connection)
         else:
             self.close()
 
     def close(self) -> None:
-        """Closes the connection at once."""
+        """Closes the connection at once; more than once does no harm."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
         transport = self._protocol.transport
-        self._connection.close()
+        connection.close()
         if transport is not None:
             transport.abort()
 

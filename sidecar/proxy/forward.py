@@ -121,16 +121,21 @@ class Forwarding:
         return await self._ask(await self._open(fresh=True))
 
     async def _open(self, *, fresh: bool) -> Exchange:
-        begun = machine.monotonic()
+        upstream = self._runtime.upstream
         self.attempts += 1
         if self._trace is not None:
-            self._trace.attempt(begun)
-        try:
-            connection = await self._runtime.upstream.connect(fresh=fresh)
-        finally:
-            self._waiting += machine.monotonic() - begun
+            self._trace.attempt(machine.monotonic())
+        connection = None if fresh else upstream.reusable()
+        if connection is None:
+            begun = machine.monotonic()
+            try:
+                connection = await upstream.connect()
+            finally:
+                self._waiting += machine.monotonic() - begun
         self.exchange = Exchange(
             connection,
+            self._loop,
+            upstream.keep,
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )

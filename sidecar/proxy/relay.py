@@ -123,10 +123,13 @@ class Relay:
         judge = self._judge
         parts: list[bytes] = []
         try:
-            done = await self._collect(parts)
+            done = self._exchange.complete or await self._collect(parts)
         except UpstreamFailed as failure:
             await self._failed_while_held(b"".join(parts), failure)
             return
+        if done:
+            # What is left of a whole body needs no wait.
+            self._take(parts, self._exchange.there())
         if self._scanner is not None:
             await self._hold_stream(parts, whole=done)
             return
@@ -143,9 +146,6 @@ class Relay:
     async def _collect(self, parts: list[bytes]) -> bool:
         """Gathers chunks; True if the body is whole."""
         exchange = self._exchange
-        if exchange.complete:
-            self._take(parts, exchange.rest())
-            return True
         try:
             async with asyncio.timeout_at(self._held_until):
                 while not self._judge.copy.cut and self._scanner is None:
@@ -220,9 +220,9 @@ class Relay:
     async def _collect_events(self, parts: list[bytes], scanner: Scanner) -> bool:
         """Gathers what comes before the first word; True if the body is whole."""
         exchange = self._exchange
-        if exchange.complete:
-            self._keep(parts, exchange.rest())
-            return True
+        self._keep(parts, exchange.there())
+        if exchange.complete or self._content:
+            return exchange.complete
         try:
             async with asyncio.timeout_at(self._held_until):
                 while not scanner.content and scanner.events < HELD_EVENTS:
@@ -237,8 +237,9 @@ class Relay:
         return False
 
     def _keep(self, parts: list[bytes], chunk: bytes) -> None:
-        parts.append(chunk)
-        self._heard(chunk)
+        if chunk:
+            parts.append(chunk)
+            self._heard(chunk)
 
     # -- passing on -------------------------------------------------------------------------
 
