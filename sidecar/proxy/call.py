@@ -18,6 +18,7 @@ from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
+from sidecar.faults.injector import Fault as InjectedFault
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
@@ -26,7 +27,7 @@ from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
-from sidecar.proxy.passage import Passage, concerns_gates, wait
+from sidecar.proxy.passage import Passage, concerns_gates
 from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
 from sidecar.proxy.repeats import Repeats, repeats_of
@@ -37,9 +38,14 @@ from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
+    from sidecar.config.schema import FaultSection
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
+
+
+FAULT_HEADER = b"x-sidecar-fault"
+"""By which a call asks for a fault, where that is allowed, and by which its answer is marked."""
 
 
 class Call:
@@ -69,8 +75,10 @@ class Call:
     """
 
     __slots__ = (
+        "_asked",
         "_bulkhead",
         "_ending",
+        "_fault",
         "_finished",
         "_first_byte_at",
         "_forwarding",
@@ -118,6 +126,8 @@ class Call:
         self._place_would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
+        self._asked: FaultSection | None = None
+        self._fault: InjectedFault | None = None
         self._finished = False
         self._first_byte_at: float | None = None
         self._forwarding: Forwarding | None = None
@@ -224,6 +234,7 @@ class Call:
         self._subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
+        self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
         if runtime.gates.limits:
             await self._pass_gates(runtime)
         else:
@@ -240,6 +251,7 @@ class Call:
 
     async def _send(self, runtime: Runtime, rest: str) -> None:
         incoming, plane = self.incoming, self.plane
+        self._fault = self._chosen_fault(runtime)
         self._forwarding = forwarding = Forwarding(
             runtime,
             incoming,
@@ -249,16 +261,17 @@ class Call:
             self._started,
             self._signing,
             self.trace,
+            self._fault,
         )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
         self._upstream_status = answer.message.code
         if self.trace is not None:
             self.trace.attempts[-1].status = self._upstream_status
-        if self.admission is not None:
+        if self.admission is not None and self._is_evidence:
             self.admission.first_byte(self._first_byte_at)
         network = plane.watch.network
-        if network.uneasy and runtime.upstream.host is not None:
+        if network.uneasy and runtime.upstream.host is not None and self._fault is None:
             network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
@@ -327,14 +340,10 @@ class Call:
             # What waits holds no permit: it may be a probe's, and what it is worth may change.
             self.admission.release(machine.monotonic())
             try:
-                pump = await wait(*held, plane.loop, plane.gate_fault)
+                await passage.turn(held, plane.loop, plane.gate_fault)
             finally:
                 self.waited = machine.monotonic() - now
-            try:
-                self._admit(runtime)
-            except Refused:
-                pump.give_back()
-                raise
+            self._admit(runtime)
         passage.admitted()
 
     def _passage_of(self, runtime: Runtime) -> Passage:
@@ -365,6 +374,27 @@ class Call:
             self._refusal = admitted
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
+
+    def _chosen_fault(self, runtime: Runtime) -> InjectedFault | None:
+        asked, faults = self._asked, self.plane.faults
+        if asked is None and not faults.active:
+            return None
+        return faults.choose(
+            provider=runtime.name,
+            model=self._model,
+            method=self.incoming.method,
+            path=self.path,
+            shown_path=self._shown_path,
+            correlation_id=self.correlation_id,
+            asked=asked,
+            now=machine.monotonic(),
+            wall=machine.wall(),
+        )
+
+    @property
+    def _is_evidence(self) -> bool:
+        """Does the call say something about the provider? An injected fault does only if asked."""
+        return self._fault is None or self._fault.counts
 
     async def _wait_for_place(self, runtime: Runtime) -> None:
         """Waits until one of the provider's calls has ended; not for long, and not with all.
@@ -414,7 +444,7 @@ class Call:
         runtime = self.runtime
         if runtime is None or not (runtime.gates.limits or runtime.config.shedding.preempt):
             return
-        if self.admission is None or self.admission.mode is Mode.OFF:
+        if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
             return
         passage = self._passage = self._passage or self._passage_of(runtime)
         passage.accepted()
@@ -432,19 +462,28 @@ class Call:
         if self.settled:
             return self._verdict or outcome.verdict
         self.settled = True
-        network = self.plane.watch.network
         runtime, admission = self.runtime, self.admission
-        if network.down and runtime is not None and runtime.upstream.host is not None:
-            outcome = network.judged(outcome, runtime.upstream.host)
-        if runtime is not None and (runtime.gates.limits or concerns_gates(outcome)):
-            outcome = self._tell_gates(runtime, outcome)
+        if not self._is_evidence:
+            told = Outcome(Verdict.NEUTRAL)
+            if self._passage is not None:
+                self._passage.settle(told)
+        else:
+            network = self.plane.watch.network
+            if network.down and runtime is not None and runtime.upstream.host is not None:
+                outcome = network.judged(outcome, runtime.upstream.host)
+            if runtime is not None and (
+                runtime.gates.limits
+                or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
+            ):
+                outcome = self._tell_gates(runtime, outcome)
+            told = outcome
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
         if admission is not None:
             tracing = self.plane.tracing
             tracing.current = self.trace
-            admission.settle(outcome, machine.monotonic())
+            admission.settle(told, machine.monotonic())
             tracing.current = None
         return outcome.verdict
 
@@ -507,7 +546,8 @@ class Call:
     def mark_lines(self) -> bytes:
         """`marks` of an answer that was forwarded without an error, written."""
         assert self.runtime is not None
-        return b"%b%bx-correlation-id: %b\r\n" % (
+        return b"%b%b%bx-correlation-id: %b\r\n" % (
+            b"" if self._fault is None else headers.lines([self._fault.mark]),
             self.runtime.mark_lines,
             self.plane.breaker_line(self.runtime.name, self.admission),
             self.incoming.correlation_id.encode("latin-1"),
@@ -524,6 +564,8 @@ class Call:
             mark = self.plane.breaker_mark(self.runtime.name, held_by, self._subject)
             marks.append(("x-sidecar-breaker", mark))
         marks.append(("x-correlation-id", self.correlation_id))
+        if self._fault is not None:
+            marks.append(self._fault.mark)
         return marks
 
     def _answer_refusal(self, refused: Refused) -> None:
@@ -682,6 +724,8 @@ class Call:
         self._relay = None
         if self._forwarding is not None:
             self._forwarding.close()
+        elif self._passage is not None:
+            self._passage.unused()
         if self.runtime is not None:
             self.runtime.left()
         if self._bulkhead is not None:
@@ -695,6 +739,14 @@ class Call:
         overhead = forwarding.overhead if forwarding is not None else None
         if overhead is not None:
             overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
+        if self._fault is not None:
+            self._fault.finished(
+                now,
+                status=self.out.status,
+                decision=self.decision,
+                verdict=self._verdict.value if self._verdict else None,
+                envelope=classified.brief if classified else None,
+            )
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
@@ -717,6 +769,7 @@ class Call:
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
+                fault=self._fault.name if self._fault else None,
                 attempts=forwarding.attempts if forwarding is not None else 0,
                 first_content=self.first_content_at - started if self.first_content_at else None,
                 overhead=overhead,

@@ -184,10 +184,11 @@ class Dialect:
     # --- how it is read -------------------------------------------------------------------
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
-        """Whether a 2xx body is worth decoding; one substring search in the common case."""
+        """Whether a 2xx body is worth decoding; few substring searches in the common case."""
         # `find`, and not `in`: that makes CPython (3.11) an exception for each word in bytes.
         find = body.find
-        if find(b'"error') >= 0 and (
+        marked = find(b'"error') >= 0
+        if marked and (
             find(b'"errors"') >= 0
             or find(b'"failed"') >= 0
             or ERROR_IN_EARNEST.search(body) is not None
@@ -198,9 +199,9 @@ class Dialect:
             or (
                 len(body) < _SMALL
                 and (
-                    find(b"false") >= 0
+                    (marked and find(b'"error_message"') >= 0)
+                    or find(b"false") >= 0
                     or find(b'"statusCode"') >= 0
-                    or find(b'"error_message"') >= 0
                 )
                 and _SIGN_IN_SMALL.search(body) is not None
             )
