@@ -145,20 +145,43 @@ def _by_type(content_type: str | None) -> bool | None:
     return False
 
 
-def is_plain(chunk: bytes) -> bool:
-    """Whether a chunk is whole events of mere content, so that nobody need look inside.
+_HARMLESS = tuple(
+    (word, tuple(word + end for end in ends), re.compile(f"{word}(?!{'|'.join(ends)})"))
+    for word, ends in HARMLESS_AS
+)
+"""A word, the phrases in which it says nothing, and what finds it outside of them."""
 
-    It has to begin where an event begins. What it says in doubt is no.
+
+def plain_length(chunk: bytes) -> int:
+    """How many bytes of a chunk are whole events of mere content, that nobody need look into.
+
+    It has to begin where an event begins. What it says in doubt is none.
     """
-    if not (chunk.startswith(PLAIN_STARTS) and chunk.endswith(b"\n\n")):
-        return False
-    if any(word in chunk for word in SIGNIFICANT):
-        return False
-    return all(
-        chunk.count(word) == sum(chunk.count(phrase) for phrase in harmless)
-        for word, harmless in HARMLESS_AS.items()
-        if word in chunk
-    )
+    if not chunk.startswith(PLAIN_STARTS):
+        return 0
+    text = str(chunk, "latin-1")
+    if chunk.endswith(b"\n\n") and _is_plain(text):
+        return len(chunk)
+    end = text.rfind("\n\n") + 2
+    for word in SIGNIFICANT:
+        at = text.find(word, 0, end)
+        if at >= 0:
+            end = text.rfind("\n\n", 0, at) + 2
+    for _, _, telling in _HARMLESS:
+        found = telling.search(text, 0, end)
+        if found is not None:
+            end = text.rfind("\n\n", 0, found.start()) + 2
+    return end if end > 1 else 0
+
+
+def _is_plain(text: str) -> bool:
+    for word in SIGNIFICANT:
+        if word in text:
+            return False
+    for word, phrases, _ in _HARMLESS:
+        if word in text and text.count(word) != sum(map(text.count, phrases)):
+            return False
+    return True
 
 
 class StreamReader:
@@ -219,14 +242,6 @@ class StreamReader:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
-        if (
-            self.content
-            and self._sse is not None
-            and self._sse.between_events
-            and is_plain(chunk)
-            and not (self._signs and any(sign in chunk for sign in self._dialect.signs))
-        ):
-            return
         try:
             self._feed(chunk)
         except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
@@ -278,6 +293,8 @@ class StreamReader:
             return
         if self._parser is None:
             chunk = self._choose(chunk, final=False)
+        if self._sse is not None:
+            chunk = self._past_content(self._sse, chunk)
         if self._parser is None or not chunk:
             return
         for event in self._parser.feed(chunk):
@@ -285,6 +302,21 @@ class StreamReader:
         if isinstance(self._parser, FrameParser) and self._parser.broken:
             # What cannot be read is not waited for.
             self.content = True
+
+    def _past_content(self, parser: SseParser, chunk: bytes) -> bytes:
+        """Reads on until there is content, and passes over more of it; returns what is left."""
+        begin = 0
+        while not self.content and self.failed is None:
+            end = chunk.find(b"\n\n", begin) + 2
+            if end < 2:
+                return chunk[begin:]
+            for event in parser.feed(chunk[begin:end]):
+                self._event(event)
+            begin = end
+        chunk = chunk[begin:]
+        if not parser.between_events or any(chunk.find(sign) >= 0 for sign in self._dialect.signs):
+            return chunk
+        return chunk[plain_length(chunk) :]
 
     def _choose(self, chunk: bytes, *, final: bool) -> bytes:
         """Choose the parser by media type, else by the first bytes; return the bytes to parse."""

@@ -224,7 +224,7 @@ class Call:
             has_prefix=bool(runtime.upstream.prefix),
             is_signed=signer is not None,
         )
-        await incoming.begin_body()
+        incoming.begin_body()
         self._model = runtime.dialect.model_of(self.path)
         if self._model is None and incoming.upgrades:
             # A conversation names its model where it is opened: it has no body.
@@ -245,7 +245,7 @@ class Call:
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
-        if runtime.gates:
+        if runtime.gates.limits:
             await self._pass_gates(runtime)
         else:
             self._admit(runtime)
@@ -452,7 +452,7 @@ class Call:
     def accepted(self, found: Headers) -> None:
         """A good answer has begun, or one that nobody judges: its headers."""
         runtime = self.runtime
-        if runtime is None or not (runtime.gates or runtime.config.shedding.preempt):
+        if runtime is None or not (runtime.gates.limits or runtime.config.shedding.preempt):
             return
         if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
             return
@@ -482,7 +482,7 @@ class Call:
             if network.down and runtime is not None and runtime.upstream.host is not None:
                 outcome = network.judged(outcome, runtime.upstream.host)
             if runtime is not None and (
-                runtime.gates
+                runtime.gates.limits
                 or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
             ):
                 outcome = self._tell_gates(runtime, outcome)
@@ -560,13 +560,11 @@ class Call:
     def mark_lines(self) -> bytes:
         """`marks` of an answer that was forwarded without an error, written."""
         assert self.runtime is not None
-        breaker = self.plane.breaker_mark(self.runtime.name, self.admission)
-        fault = b"" if self._fault is None else headers.lines([self._fault.mark])
-        return b"%b%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
-            fault,
+        return b"%b%b%bx-correlation-id: %b\r\n" % (
+            b"" if self._fault is None else headers.lines([self._fault.mark]),
             self.runtime.mark_lines,
-            breaker.encode("latin-1"),
-            self.correlation_id.encode("latin-1"),
+            self.plane.breaker_line(self.runtime.name, self.admission),
+            self.incoming.correlation_id.encode("latin-1"),
         )
 
     def marks(self) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind, Mode, Outcome
+from sidecar.breaker.model import SUCCESS, Kind, Mode, Outcome
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.http import classify
@@ -254,6 +254,10 @@ class Judge:
             self._report_fault(classified.rule)
         if call.repeats is not None:
             classified = call.repeats.reconsider(classified)
+        if classified.verdict is Verdict.SUCCESS and classified.brief is None:
+            call.classified = classified
+            call.settle(SUCCESS)
+            return
         envelope = classified.brief
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)

@@ -8,6 +8,7 @@ is known only then, that byte waits for it.
 from __future__ import annotations
 
 from enum import Enum, auto
+from functools import lru_cache
 
 from aiohttp.http_parser import RawResponseMessage
 
@@ -30,6 +31,16 @@ def framing_of(message: RawResponseMessage, *, head_only: bool) -> Framing:
     if message.chunked:
         return Framing.CHUNKED
     return Framing.LENGTH if "Content-Length" in message.headers else Framing.CLOSE
+
+
+def _status_line(status: int, reason: str) -> bytes:
+    line = _usual_line if len(reason) <= 32 else _usual_line.__wrapped__
+    return line(status, reason)
+
+
+@lru_cache(maxsize=64)
+def _usual_line(status: int, reason: str) -> bytes:
+    return f"HTTP/1.1 {status} {reason}\r\n".encode("utf-8", "surrogateescape")
 
 
 class Outgoing:
@@ -100,7 +111,7 @@ class Outgoing:
         self._framing = framing
         self.started = True
         self.status = status
-        head = f"HTTP/1.1 {status} {reason}\r\n".encode("utf-8", "surrogateescape")
+        head = _status_line(status, reason)
         end = b"0\r\n\r\n" if whole and framing is Framing.CHUNKED else b""
         self._connection.write(b"".join((head, *lines, b"\r\n", self._framed(body), end)))
 
@@ -109,7 +120,7 @@ class Outgoing:
         self.keep = False
         self.started = True
         self.status = 101
-        head = f"HTTP/1.1 101 {reason}\r\n".encode("utf-8", "surrogateescape")
+        head = _status_line(101, reason)
         self._connection.write(b"".join((head, *lines, b"\r\n")))
 
     def write(self, data: bytes) -> None:

@@ -114,7 +114,7 @@ class Relay:
         scanner = self._scanner
         if scanner is not None:
             scanner.feed(chunk)
-            self._content = scanner.content
+            self._content = self._content or scanner.content
             if self._call.first_content_at is None and scanner.begun:
                 self._call.first_content_at = self._call.heard_at
             if scanner.over or scanner.failed is not None:
@@ -147,10 +147,13 @@ class Relay:
         judge = self._judge
         parts: list[bytes] = []
         try:
-            done = await self._collect(parts)
+            done = self._exchange.complete or await self._collect(parts)
         except UpstreamFailed as failure:
             await self._failed_while_held(b"".join(parts), failure)
             return
+        if done:
+            # What is left of a whole body needs no wait.
+            self._take(parts, self._exchange.there())
         if self._scanner is not None:
             await self._hold_stream(parts, whole=done)
             return
@@ -167,9 +170,6 @@ class Relay:
     async def _collect(self, parts: list[bytes]) -> bool:
         """Gathers chunks; True if the body is whole."""
         exchange = self._exchange
-        if exchange.complete:
-            self._take(parts, exchange.rest())
-            return True
         try:
             async with asyncio.timeout_at(self._held_until):
                 while not self._judge.copy.cut and self._scanner is None and self._waits:
@@ -264,10 +264,11 @@ class Relay:
 
     async def _collect_events(self, parts: list[bytes], scanner: Scanner) -> bool:
         """Gathers what comes before the first word; True if the body is whole."""
-        exchange, held = self._exchange, sum(map(len, parts))
-        if exchange.complete:
-            self._keep(parts, exchange.rest())
-            return True
+        exchange = self._exchange
+        self._keep(parts, exchange.there())
+        if exchange.complete or self._content:
+            return exchange.complete
+        held = sum(map(len, parts))
         try:
             async with asyncio.timeout_at(self._held_until):
                 while not scanner.content and scanner.events < HELD_EVENTS and held < HELD_BYTES:
@@ -281,8 +282,9 @@ class Relay:
         return False
 
     def _keep(self, parts: list[bytes], chunk: bytes) -> None:
-        parts.append(chunk)
-        self._heard(chunk)
+        if chunk:
+            parts.append(chunk)
+            self._heard(chunk)
 
     # -- passing on -------------------------------------------------------------------------
 
@@ -297,8 +299,7 @@ class Relay:
             await self._continue()
 
     async def _continue(self) -> None:
-        call, out, tail = self._call, self._call.out, self._tail
-        connection = call.connection
+        tail, connection = self._tail, self._call.connection
         try:
             while True:
                 if connection.paused:
@@ -306,16 +307,22 @@ class Relay:
                 chunk = await self._next()
                 if chunk is None:
                     assert tail is not None
-                    out.write(tail.give_up())
-                    continue
-                if not chunk:
+                    self._call.out.write(tail.give_up())
+                elif not chunk:
                     break
-                out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
-                self._heard(chunk)
+                elif self._pass_on(chunk):
+                    await self._exchange.follow(self._pass_on)
         except UpstreamFailed as failure:
             self._failed_late(failure)
             return
         self._ended()
+
+    def _pass_on(self, chunk: bytes) -> bool:
+        """Sends a part; False if the caller or the rest of an event has to be waited for."""
+        call, tail = self._call, self._tail
+        call.out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
+        self._heard(chunk)
+        return not call.connection.paused and (tail is None or tail.since is None)
 
     async def _next(self) -> bytes | None:
         """The next bytes; empty at the end; None if the rest of an event keeps us waiting."""
