@@ -34,6 +34,7 @@ class Seen:
         errors: answers of another status than expected, and connections that broke.
         size: bytes that were read.
         events: of streams.
+        p999: time that 999 of 1,000 answers kept to, milliseconds.
     """
 
     requests: int
@@ -43,6 +44,7 @@ class Seen:
     errors: int
     size: int = 0
     events: int = 0
+    p999: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -57,6 +59,7 @@ class Ask:
     path: str
     body: bytes = b""
     status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
 
     def bytes_for(self, base: str) -> bytes:
         parts = urlsplit(base)
@@ -66,6 +69,7 @@ class Ask:
             "Authorization: Bearer sk-bench-0123456789abcdef",
             "User-Agent: bench/1",
             "Accept: application/json",
+            *(f"{name}: {value}" for name, value in self.headers),
         ]
         if self.body:
             lines += ["Content-Type: application/json", f"Content-Length: {len(self.body)}"]
@@ -87,15 +91,17 @@ wrk.method = "%(method)s"
 wrk.headers["Authorization"] = "Bearer sk-bench-0123456789abcdef"
 wrk.headers["User-Agent"] = "bench/1"
 wrk.headers["Accept"] = "application/json"
+%(more)s
 %(body)s
 done = function(summary, latency)
   local bad = summary.errors.connect + summary.errors.read + summary.errors.write
             + summary.errors.timeout
   io.write(string.format(
-    '\\n{"requests": %%d, "micros": %%d, "bytes": %%d, "p50": %%f, "p99": %%f, '
+    '\\n{"requests": %%d, "micros": %%d, "bytes": %%d, "p50": %%f, "p99": %%f, "p999": %%f, '
     .. '"status": %%d, "broken": %%d}\\n',
     summary.requests, summary.duration, summary.bytes,
-    latency:percentile(50), latency:percentile(99), summary.errors.status, bad))
+    latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
+    summary.errors.status, bad))
 end
 """
 BODY = """\
@@ -121,8 +127,9 @@ class Wrk:
             stored = self._folder / "body"
             stored.write_bytes(ask.body)
             body = BODY % stored
+        more = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in ask.headers)
         script = self._folder / "load.lua"
-        script.write_text(LUA % {"method": ask.method, "body": body})
+        script.write_text(LUA % {"method": ask.method, "more": more, "body": body})
         whole = max(1, round(seconds))
         command = [self._program, "-t1", f"-c{connections}", f"-d{whole}s", "--timeout", "10s"]
         done = subprocess.run(
@@ -147,6 +154,7 @@ class Wrk:
             p99=found["p99"] / 1000,
             errors=wrong + found["broken"],
             size=found["bytes"],
+            p999=found["p999"] / 1000,
         )
 
 
@@ -310,6 +318,7 @@ async def call(
             errors=tally.errors,
             size=tally.size,
             events=tally.events,
+            p999=percentile(tally.times, 0.999),
         ),
         tally,
     )

@@ -79,8 +79,9 @@ class Lab:
         *,
         core: int,
         environment: dict[str, str] | None = None,
+        seconds: float = 15,
     ) -> subprocess.Popen[bytes]:
-        """Runs a command until it listens.
+        """Runs a command until it listens, for so many seconds at most.
 
         Raises:
             DidNotStart: with the last lines it wrote.
@@ -97,7 +98,7 @@ class Lab:
                 preexec_fn=lambda: os.sched_setaffinity(0, {core}),  # noqa: PLW1509
             )
         self._running.append(process)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + seconds
         waiting = list(ports)
         while waiting:
             waiting = [port for port in waiting if not listens(port)]
@@ -140,7 +141,8 @@ class Lab:
             self.missing["nginx as upstream"] = str(error)
             return
         self.static_port = port
-        self.versions["upstream"] = f"nginx {_version([program, '-v'])}, bench.upstream for streams"
+        version = version_of([program, "-v"])
+        self.versions["upstream"] = f"nginx {version}, bench.upstream for streams"
 
     # -- peers ------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class Lab:
         )
         command = [sys.executable, "-m", "sidecar", "serve", "--config", str(config)]
         process = self.start(name, command, [port, admin], core=self.cores.proxy)
-        version = _version([sys.executable, "-m", "sidecar", "--version"])
+        version = version_of([sys.executable, "-m", "sidecar", "--version"])
         return self._peer(name, port, version, process, admin)
 
     def forwarder(self) -> Peer:
@@ -203,7 +205,7 @@ class Lab:
         (port,) = machine.free_ports(1)
         config = self.write("nginx.conf", configurations.NGINX, port=port, **self._places())
         process = self.start("nginx", nginx(program, config), [port], core=self.cores.proxy)
-        return self._peer("nginx", port, f"nginx {_version([program, '-v'])}", process)
+        return self._peer("nginx", port, f"nginx {version_of([program, '-v'])}", process)
 
     def envoy(self) -> Peer:
         program = _program("envoy")
@@ -218,7 +220,7 @@ class Lab:
         command = [program, "-c", str(config), "--concurrency", "1", "--disable-hot-restart"]
         command += ["--log-level", "error"]
         process = self.start("envoy", command, [port], core=self.cores.proxy)
-        return self._peer("envoy", port, f"envoy {_version([program, '--version'])}", process)
+        return self._peer("envoy", port, f"envoy {version_of([program, '--version'])}", process)
 
     def caddy(self) -> Peer:
         program = _program("caddy")
@@ -233,7 +235,7 @@ class Lab:
             core=self.cores.proxy,
             environment={"GOMAXPROCS": "1", **places},
         )
-        return self._peer("caddy", port, f"caddy {_version([program, 'version'])}", process)
+        return self._peer("caddy", port, f"caddy {version_of([program, 'version'])}", process)
 
     def _places(self) -> dict[str, object]:
         return {"folder": self.folder, "static": self.static_port, "live": self.live_port}
@@ -308,7 +310,7 @@ def _program(name: str) -> str:
     return found
 
 
-def _version(command: list[str]) -> str:
+def version_of(command: list[str]) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=20, check=False, cwd=ROOT

@@ -341,7 +341,7 @@ def tables(results: dict[str, Scenario]) -> str:
     parts = []
     for name, rows in shown.items():
         layout, title = TITLES[name]
-        parts.append(f"### {title}\n\n{_table(COLUMNS[layout], rows)}")
+        parts.append(f"### {title}\n\n{table(COLUMNS[layout], rows)}")
     crowd = results.get("at_once", {}).get("sidecar", {})
     if crowd.get("rss"):
         memory = ", ".join(f"{value:.1f}" for value in crowd["rss"])
@@ -350,7 +350,7 @@ def tables(results: dict[str, Scenario]) -> str:
     return "\n\n".join(parts)
 
 
-def _table(columns: list[tuple[str, str, str]], rows: dict[str, dict[str, Any]]) -> str:
+def table(columns: list[tuple[str, str, str]], rows: dict[str, dict[str, Any]]) -> str:
     used = [
         column for column in columns if any(row.get(column[1]) is not None for row in rows.values())
     ]

@@ -182,15 +182,15 @@ class Upstream(asyncio.Protocol):
             loop.call_later(int(asked["hold"]) / 1000, self._write, COMPLETED)
         else:
             gap = int(asked.get("gap", "0")) / 1000
-            self._write(head(b"200 OK", b"text/event-stream", None) + _chunk(ROLE))
+            self._write(head(b"200 OK", b"text/event-stream", None) + chunk(ROLE))
             loop.call_soon(self._event, loop, int(asked.get("stream", "1")), gap)
 
     def _event(self, loop: asyncio.AbstractEventLoop, left: int, gap: float) -> None:
         """Each event is a write of its own, in an iteration of the loop of its own."""
         if not left:
-            self._write(_chunk(STOP) + b"0\r\n\r\n")
+            self._write(chunk(STOP) + b"0\r\n\r\n")
             return
-        self._write(_chunk(EVENT % time.monotonic_ns()))
+        self._write(chunk(EVENT % time.monotonic_ns()))
         if gap:
             loop.call_later(gap, self._event, loop, left - 1, gap)
         else:
@@ -201,21 +201,22 @@ class Upstream(asyncio.Protocol):
             self._transport.write(data)
 
 
-def _chunk(data: bytes) -> bytes:
+def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-async def serve(port: int) -> None:
+async def serve(protocol: type[asyncio.Protocol], port: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = await loop.create_server(Upstream, "127.0.0.1", port, backlog=4096)
+    server = await loop.create_server(protocol, "127.0.0.1", port, backlog=4096)
     await stop.wait()
     server.close()
 
 
-def main() -> None:
+def serving(protocol: type[asyncio.Protocol], port: int) -> None:
+    """Serves until it is told to stop, on the fastest loop there is."""
     try:
         import uvloop  # noqa: PLC0415
 
@@ -223,8 +224,8 @@ def main() -> None:
     except ImportError:
         factory = None
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(int(sys.argv[1])))
+        runner.run(serve(protocol, port))
 
 
 if __name__ == "__main__":
-    main()
+    serving(Upstream, int(sys.argv[1]))

@@ -65,7 +65,7 @@ class Limit:
 
 
 class Gates:
-    """The limits of one provider. Times are monotonic seconds; False while there is none.
+    """The limits of one provider. Times are monotonic seconds.
 
     Args:
         name: of the provider.
@@ -73,9 +73,12 @@ class Gates:
         faults: counts what goes wrong in here.
         accepted: tells how many calls a second of a subject went well lately.
         random: yields numbers in [0, 1) for the spread of waits.
+
+    Attributes:
+        limits: what is known, by key; empty while nobody is held up, and then calls pay nothing.
     """
 
-    __slots__ = ("_accepted", "_faults", "_limits", "_random", "name", "settings")
+    __slots__ = ("_accepted", "_faults", "_random", "limits", "name", "settings")
 
     def __init__(
         self,
@@ -90,13 +93,10 @@ class Gates:
         self._faults = faults
         self._accepted = accepted
         self._random = random
-        self._limits: OrderedDict[LimitKey, Limit] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._limits)
+        self.limits: OrderedDict[LimitKey, Limit] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._limits)
+        return len(self.limits)
 
     # What calls ask and tell. None of these raises.
 
@@ -183,7 +183,7 @@ class Gates:
         self._guarded(None, self._told_nothing, key, now, asked_at)
 
     def _told_nothing(self, key: LimitKey, now: float, asked_at: float) -> None:
-        limit = self._limits.get(key)
+        limit = self.limits.get(key)
         if limit is not None and limit.quota is not None:
             limit.quota.returned(asked_at, now)
 
@@ -194,13 +194,13 @@ class Gates:
         self._guarded(None, self._tick, now)
 
     def _tick(self, now: float) -> None:
-        forgotten = [key for key, limit in self._limits.items() if limit.is_disposable(now)]
+        forgotten = [key for key, limit in self.limits.items() if limit.is_disposable(now)]
         for key in forgotten:
-            del self._limits[key]
+            del self.limits[key]
 
     def reset(self, subject: str | None, now: float) -> None:
         """Open the gates of one subject, or all of them (None)."""
-        for key, limit in self._limits.items():
+        for key, limit in self.limits.items():
             if subject is None or key.subject == subject:
                 limit.quota = None
                 limit.gate.reset(now)
@@ -208,7 +208,7 @@ class Gates:
     def configure(self, settings: GateSettings, now: float) -> None:
         """Take other settings; what is closed stays closed."""
         self.settings = settings
-        for limit in self._limits.values():
+        for limit in self.limits.values():
             limit.gate.configure(settings, now)
             if settings.quota_mode is QuotaMode.OFF:
                 limit.quota = None
@@ -219,7 +219,7 @@ class Gates:
 
     def saved(self, now: float) -> tuple[SavedLimit, ...]:
         """The waits that the upstream named and the budgets that it said are spent."""
-        found = (_saved(key, limit, now) for key, limit in self._limits.items())
+        found = (_saved(key, limit, now) for key, limit in self.limits.items())
         return tuple(one for one in found if one is not None)
 
     def restore(self, saved: Iterable[SavedLimit], now: float) -> int:
@@ -253,7 +253,7 @@ class Gates:
         gating = self.settings.quota_mode is QuotaMode.GATE
         return any(
             limit.gate.is_closed(now) or (gating and limit.quota is not None)
-            for limit in self._limits.values()
+            for limit in self.limits.values()
         )
 
     def gate_snapshots(self, now: float) -> list[GateSnapshot]:
@@ -269,14 +269,14 @@ class Gates:
         ]
 
     def _sorted(self) -> list[Limit]:
-        return sorted(self._limits.values(), key=lambda limit: limit.gate.key)
+        return sorted(self.limits.values(), key=lambda limit: limit.gate.key)
 
     # The table.
 
     def _find(self, key: LimitKey) -> Limit | None:
-        limit = self._limits.get(key)
+        limit = self.limits.get(key)
         if limit is not None:
-            self._limits.move_to_end(key)
+            self.limits.move_to_end(key)
         return limit
 
     def _obtain(self, key: LimitKey, now: float) -> Limit | None:
@@ -286,19 +286,19 @@ class Gates:
             shown = f"{self.name}/{key.subject}" + (f"#{number}" if number > 1 else "")
             accepted = self._accepted(key.subject, now)
             gate = Gate(shown, self.settings, now=now, accepted=accepted, random=self._random)
-            limit = self._limits[key] = Limit(gate, number)
+            limit = self.limits[key] = Limit(gate, number)
         return limit
 
     def _number(self, subject: str) -> int:
         """Tells the credentials of one subject apart, none of which is ever shown."""
-        taken = {limit.number for key, limit in self._limits.items() if key.subject == subject}
+        taken = {limit.number for key, limit in self.limits.items() if key.subject == subject}
         return next(number for number in itertools.count(1) if number not in taken)
 
     def _has_room(self, now: float) -> bool:
-        if len(self._limits) < KEYS:
+        if len(self.limits) < KEYS:
             return True
         spare = None
-        for key, limit in self._limits.items():
+        for key, limit in self.limits.items():
             if limit.is_idle(now):
                 spare = key
                 break
@@ -307,7 +307,7 @@ class Gates:
         if spare is None:
             return False
         # An idle key, else the one that was not used for longest and where nobody waits.
-        del self._limits[spare]
+        del self.limits[spare]
         return True
 
     def _guarded(

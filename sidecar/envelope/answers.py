@@ -31,9 +31,9 @@ def why_no_answer(seen: Seen) -> str | None:
         return None if seen.body == b"" and coded else "an empty body"
     if body[:1] == b"<" and looks_like_html(body):
         return "a web page"
-    if seen.truncated or body[:1] not in b"{[":
+    if seen.truncated or not body.startswith((b"{", b"[")):
         return None
-    if body[-1:] not in b"}]":
+    if not body.endswith((b"}", b"]")):
         return "JSON that was cut"
     if len(body) <= _WORTH_VALIDATING:
         try:

@@ -228,7 +228,16 @@ def message_line(evidence: Evidence, redactor: Redactor = PATTERNS_ONLY) -> str:
     if evidence.param and evidence.param not in text:
         blamed = redactor.text(evidence.param)
         text = f"{text} (at {blamed})" if text else f"at {blamed}"
-    return _shortened(text) or table.phrase(evidence.status)
+    return _shortened(text) or _wordless(evidence)
+
+
+def _wordless(evidence: Evidence) -> str:
+    """What is told of an error that says nothing for a person: not that its status is good."""
+    if evidence.status >= 400:
+        return table.phrase(evidence.status)
+    code = evidence.code
+    named = code if code and not is_prose(code) else "an error without a word about it"
+    return f"the upstream reported {named} in an answer with the status {evidence.status}"
 
 
 def wait_of(

@@ -35,6 +35,10 @@ _MEMBERS = 1000
 _LAYERS = 8
 # RFC 9659: a content coding uses at most 8 MiB of window; it bounds the decoder's memory.
 _ZSTD_WINDOW_LOG = 23
+# Its method and window, and a check of both (RFC 1950).
+_ZLIB_HEAD = 2
+# A block of zstd is four bytes at least and stands for 128 KiB at most.
+_ZSTD_PIECE = 16
 _GZIP, _ZLIB, _RAW = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 _Decoder = Callable[[bytes, int, bytearray], None]
@@ -73,7 +77,7 @@ def inflate(body: bytes, encodings: str, limit: int) -> bytes | None:
 class StreamInflater:
     """Undoes the coding of a stream as it passes, for whoever reads its copy.
 
-    One coding, and of those the ones whose decoders stop at a limit; anything else is unreadable.
+    One coding; several on top of each other are unreadable.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -84,12 +88,15 @@ class StreamInflater:
         """
         self._coding = encoding.strip().lower()
         self._engine: Any = None
+        self._unread = b""
         if self._coding in ("gzip", "x-gzip"):
             self._engine = zlib.decompressobj(_GZIP)
         elif self._coding == "deflate":
             self._engine = zlib.decompressobj(_ZLIB)
         elif self._coding == "br" and "br" in _DECODERS:
             self._engine = brotli.Decompressor()
+        elif self._coding == "zstd":
+            self._engine = _ZstdFrames()
 
     def feed(self, chunk: bytes, limit: int = 1 << 20) -> bytes | None:
         """The text of the next bytes.
@@ -103,22 +110,55 @@ class StreamInflater:
         """
         if self._engine is None:
             return None
+        if self._coding == "deflate":
+            return self._deflated(chunk, limit)
         try:
             if self._coding == "br":
                 text = bytes(self._engine.process(chunk, output_buffer_limit=limit))
                 full = not self._engine.can_accept_more_data()
+            elif self._coding == "zstd":
+                text, full = self._engine.read(chunk, limit)
             else:
-                text = bytes(self._engine.decompress(chunk, limit))
-                full = bool(self._engine.unconsumed_tail)
+                text, full = self._members(chunk, limit)
         except _ERRORS:
-            if self._coding == "deflate" and self._engine is not None:
-                self._coding, self._engine = "raw", zlib.decompressobj(_RAW)
-                return self.feed(chunk, limit)
             text, full = b"", True
         if full:
             self._engine = None
             return None
         return text
+
+    def _members(self, chunk: bytes, limit: int) -> tuple[bytes, bool]:
+        """What zlib makes of the next bytes, and whether there is more than may be."""
+        text = b""
+        for _ in range(_MEMBERS):
+            if self._engine.eof:
+                if not (chunk.startswith(b"\x1f") and self._coding.endswith("gzip")):
+                    # Behind the last member some servers leave padding.
+                    return text, False
+                self._engine = zlib.decompressobj(_GZIP)
+            text += self._engine.decompress(chunk, limit - len(text))
+            if self._engine.unconsumed_tail or len(text) >= limit:
+                break
+            chunk = self._engine.unused_data
+            if not chunk:
+                return text, False
+        return text, True
+
+    def _deflated(self, chunk: bytes, limit: int) -> bytes | None:
+        """`feed` while the head of the body is awaited, which tells what the name stands for.
+
+        Only the head: what is damaged behind it is not the bare format.
+        """
+        self._unread += chunk
+        if len(self._unread) < _ZLIB_HEAD:
+            return b""
+        first, second = self._unread[:_ZLIB_HEAD]
+        if first & 0xF == zlib.DEFLATED and (first << 8 | second) % 31 == 0:
+            self._coding = "zlib"
+        else:
+            self._coding, self._engine = "raw", zlib.decompressobj(_RAW)
+        chunk, self._unread = self._unread, b""
+        return self.feed(chunk, limit)
 
 
 def _pieces(body: bytes, start: int = 0) -> Iterator[bytes]:
@@ -185,6 +225,30 @@ if sys.version_info >= (3, 14):
             if len(output) >= limit or at >= len(body):
                 return
 
+    class _ZstdFrames:
+        """Frames one after the other, in any pieces."""
+
+        def __init__(self) -> None:
+            self._engine = self._new()
+
+        def _new(self) -> Any:
+            options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+            return zstd.ZstdDecompressor(options=options)
+
+        def read(self, chunk: bytes, limit: int) -> tuple[bytes, bool]:
+            """The text of the next bytes, and whether there is more than may be."""
+            text = b""
+            for _ in range(_MEMBERS):
+                if self._engine.eof:
+                    self._engine = self._new()
+                text += self._engine.decompress(chunk, limit - len(text))
+                if len(text) >= limit or not (self._engine.eof or self._engine.needs_input):
+                    break
+                chunk = self._engine.unused_data if self._engine.eof else b""
+                if not chunk:
+                    return text, False
+            return text, True
+
 else:
 
     class _Source:
@@ -206,6 +270,25 @@ else:
             if not piece:
                 return
             output += piece
+
+    class _ZstdFrames:
+        """Frames one after the other, in any pieces.
+
+        This decoder knows no limit, but little of a body stands for a bounded amount of text.
+        """
+
+        def __init__(self) -> None:
+            engine = zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG)
+            self._engine = engine.decompressobj(read_across_frames=True)
+
+        def read(self, chunk: bytes, limit: int) -> tuple[bytes, bool]:
+            """The text of the next bytes, and whether there is more than may be."""
+            text = bytearray()
+            for at in range(0, len(chunk), _ZSTD_PIECE):
+                text += self._engine.decompress(chunk[at : at + _ZSTD_PIECE])
+                if len(text) >= limit:
+                    return bytes(text), True
+            return bytes(text), False
 
 
 _DECODERS: dict[str, _Decoder] = {

@@ -56,7 +56,13 @@ from sidecar.envelope.vocabulary import (
     TERMINAL_RESPONSES,
 )
 
-_EVENT_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event):")
+SNIFFED = 4096
+"""Bytes at the beginning of a body that tell whether it is a stream."""
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"[\r\n]\s*")
+# Fields of events: those that make one, and those (or a comment) that may stand in front of it.
+_MAKING, _LEADING = (b"data:", b"event:"), (b"id:", b"retry:", b":")
 
 MAX_EVENT = 1 << 20
 
@@ -68,7 +74,7 @@ _GOOD_UNKNOWN = Classified(
 )
 
 FRAMES_TYPE = "application/vnd.amazon.eventstream"
-_LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
+LINE_TYPES = ("ndjson", "jsonl", "json-seq", "jsonlines", "json-lines", "stream+json")
 
 
 def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
@@ -79,14 +85,57 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
         first_bytes: the beginning of the body; may be empty.
     """
     by_type = _by_type(content_type)
-    return _EVENT_START.match(first_bytes) is not None if by_type is None else by_type
+    return _begins_events(first_bytes) is True if by_type is None else by_type
+
+
+def is_open(content_type: str | None, first_bytes: bytes) -> bool:
+    """Whether more of the body is needed to tell if it is a stream.
+
+    Args:
+        content_type: as for `is_stream`.
+        first_bytes: all that is there of the body.
+    """
+    return _by_type(content_type) is None and _begins_events(first_bytes) is None
+
+
+def begins_lines(text: bytes) -> bool | None:
+    """Whether a body begins as lines of JSON do, one object behind another.
+
+    Returns:
+        None where it is too short to tell.
+    """
+    short = len(text) < SNIFFED
+    line, end, rest = text[:SNIFFED].removeprefix(_BOM).lstrip().partition(b"\n")
+    if not line.startswith(b"{"):
+        return None if short and not line else False
+    rest = rest.lstrip()
+    if not (end and rest):
+        return None if short else False
+    return rest.startswith(b"{") and isinstance(decode(line), dict)
+
+
+def _begins_events(text: bytes) -> bool | None:
+    """Whether a body begins as events do; None where it is too short to tell."""
+    if len(text) < len(_BOM) and _BOM.startswith(text):
+        return None
+    short = len(text) < SNIFFED
+    text = text[:SNIFFED].removeprefix(_BOM).lstrip()
+    while text.startswith(_LEADING):
+        end = _LINE_END.search(text)
+        if end is None:
+            return None if short else False
+        text = text[end.end() :]
+    if text.startswith(_MAKING):
+        return True
+    told = short and any(field.startswith(text) for field in _MAKING + _LEADING)
+    return None if told else False
 
 
 @lru_cache(maxsize=64)
 def _by_type(content_type: str | None) -> bool | None:
     """What the media type alone says; None where the first bytes decide."""
     kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in _LINE_TYPES):
+    if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in LINE_TYPES):
         return True
     if end_flag(kind) is not None:
         return True
@@ -96,31 +145,56 @@ def _by_type(content_type: str | None) -> bool | None:
     return False
 
 
-def is_plain(chunk: bytes) -> bool:
-    """Whether a chunk is whole events of mere content, so that nobody need look inside.
+_HARMLESS = tuple(
+    (word, tuple(word + end for end in ends), re.compile(f"{word}(?!{'|'.join(ends)})"))
+    for word, ends in HARMLESS_AS
+)
+"""A word, the phrases in which it says nothing, and what finds it outside of them."""
 
-    It has to begin where an event begins. What it says in doubt is no.
+
+def plain_length(chunk: bytes) -> int:
+    """How many bytes of a chunk are whole events of mere content, that nobody need look into.
+
+    It has to begin where an event begins. What it says in doubt is none.
     """
-    if not (chunk.startswith(PLAIN_STARTS) and chunk.endswith(b"\n\n")):
-        return False
-    if any(word in chunk for word in SIGNIFICANT):
-        return False
-    return all(
-        chunk.count(word) == sum(chunk.count(phrase) for phrase in harmless)
-        for word, harmless in HARMLESS_AS.items()
-        if word in chunk
-    )
+    if not chunk.startswith(PLAIN_STARTS):
+        return 0
+    text = str(chunk, "latin-1")
+    if chunk.endswith(b"\n\n") and _is_plain(text):
+        return len(chunk)
+    end = text.rfind("\n\n") + 2
+    for word in SIGNIFICANT:
+        at = text.find(word, 0, end)
+        if at >= 0:
+            end = text.rfind("\n\n", 0, at) + 2
+    for _, _, telling in _HARMLESS:
+        found = telling.search(text, 0, end)
+        if found is not None:
+            end = text.rfind("\n\n", 0, found.start()) + 2
+    return end if end > 1 else 0
+
+
+def _is_plain(text: str) -> bool:
+    for word in SIGNIFICANT:
+        if word in text:
+            return False
+    for word, phrases, _ in _HARMLESS:
+        if word in text and text.count(word) != sum(map(text.count, phrases)):
+            return False
+    return True
 
 
 class StreamReader:
     """Reads one stream as it passes.
 
     Attributes:
+        answers: a model is asked on this route.
         content: a meaningful event was seen.
         done: a terminator or a finish reason was seen: the answer is whole.
         terminated: the explicit terminator of the vocabulary was seen.
         failed: the error event, classified, as soon as it was seen.
-        error_data: the data of that event, as it came.
+        error_data: the data of that event as it came, or its error as a body would have it; empty
+            where it has none.
         events: how many events were looked at, opening frames included; whole chunks of plain
             content are not.
     """
@@ -162,20 +236,12 @@ class StreamReader:
         flag = end_flag(seen.headers.get("content-type"))
         if flag is not None:
             self._frames = FramesParser(flag, text=is_text(seen.headers.get("content-type")))
-        self._answers = self._dialect.is_model_route(seen.method, seen.path)
+        self.answers = self._dialect.is_model_route(seen.method, seen.path)
         self._known = self._dialect.ends_by_word(seen.method, seen.path)
         self._whole = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
-        if (
-            self.content
-            and self._sse is not None
-            and self._sse.between_events
-            and is_plain(chunk)
-            and not (self._signs and any(sign in chunk for sign in self._dialect.signs))
-        ):
-            return
         try:
             self._feed(chunk)
         except Exception as error:  # noqa: BLE001 - a fault in here must not cost a stream
@@ -227,6 +293,8 @@ class StreamReader:
             return
         if self._parser is None:
             chunk = self._choose(chunk, final=False)
+        if self._sse is not None:
+            chunk = self._past_content(self._sse, chunk)
         if self._parser is None or not chunk:
             return
         for event in self._parser.feed(chunk):
@@ -235,11 +303,26 @@ class StreamReader:
             # What cannot be read is not waited for.
             self.content = True
 
+    def _past_content(self, parser: SseParser, chunk: bytes) -> bytes:
+        """Reads on until there is content, and passes over more of it; returns what is left."""
+        begin = 0
+        while not self.content and self.failed is None:
+            end = chunk.find(b"\n\n", begin) + 2
+            if end < 2:
+                return chunk[begin:]
+            for event in parser.feed(chunk[begin:end]):
+                self._event(event)
+            begin = end
+        chunk = chunk[begin:]
+        if not parser.between_events or any(chunk.find(sign) >= 0 for sign in self._dialect.signs):
+            return chunk
+        return chunk[plain_length(chunk) :]
+
     def _choose(self, chunk: bytes, *, final: bool) -> bytes:
         """Choose the parser by media type, else by the first bytes; return the bytes to parse."""
         kind = (self._seen.headers.get("content-type") or "").lower()
         self._start += chunk
-        if any(name in kind for name in _LINE_TYPES):
+        if any(name in kind for name in LINE_TYPES):
             self._parser = LinesParser(MAX_EVENT)
         elif kind.startswith(FRAMES_TYPE):
             self._parser = FrameParser(MAX_EVENT)
@@ -248,7 +331,8 @@ class StreamReader:
         else:
             begin = self._start.lstrip(b"\xef\xbb\xbf \t\r\n")
             if not begin and not final:
-                self._start = b""
+                # Half a byte order mark needs its rest.
+                self._start = self._start if _BOM.startswith(self._start) else b""
                 return b""
             if begin.startswith(b"["):
                 self._parser = JsonArrayParser(MAX_EVENT)
@@ -364,21 +448,23 @@ class StreamReader:
         if meaning is not None:
             self._mean(meaning, data)
             return
-        self.content = True
         payload = payload_of_chunk(value) if kind == "chunk" else None
         if payload is None:
+            self.content = True
             return
-        self._read(None, payload, data)
+        self._read(None, payload, msgspec.json.encode(payload).decode())
         if ends_invocation(payload):
             self.done = self.terminated = True
 
     def _mean(self, meaning: Meaning, data: str) -> None:
         """Take what an event means in one of the other vocabularies."""
         self._known = True
-        self.content = self.content or meaning.content
         if meaning.error is not None:
             self._fail(meaning.error, data)
+            # A refusal in words that only a stream has: no client looks for them in a body.
+            self.error_data = ""
             return
+        self.content = self.content or meaning.content
         self.done = self.done or meaning.done
         self.terminated = self.terminated or meaning.terminated
         self._whole = self._whole or meaning.whole
@@ -402,11 +488,13 @@ class StreamReader:
             reason = choice.get("finish_reason")
             if isinstance(error, dict) and is_truthy_error(error):
                 self._fail({"error": error}, data)
+                self.error_data = msgspec.json.encode({"error": error}).decode()
                 return
             code = self._dialect.failing_reasons.get(reason) if isinstance(reason, str) else None
             if code is not None:
                 message = f"the stream ended with the finish reason {reason}"
                 self._fail({"error": {"code": code, "message": message}}, data)
+                self.error_data = ""
                 return
             if isinstance(reason, str) and reason:
                 self.done = True
@@ -457,7 +545,7 @@ class StreamReader:
         cut_inside = isinstance(self._parser, FrameParser | JsonArrayParser) and (
             self._parser.pending
         )
-        silent = self._answers and not self.events
+        silent = self.answers and not self.events
         if clean and not (self._known or cut_inside or silent):
             return _GOOD_UNKNOWN
         if clean and not self.events and self._frames is None:
@@ -489,7 +577,7 @@ def _locate(value: Any, dialect: Dialect, seen: Seen) -> Found | None:
         return dialect.locate(value, msgspec.structs.replace(seen, status=500))
     around = value
     response = value.get("response")
-    error = value.get("error")
+    error = value.get("error") or value.get("last_error")
     if isinstance(response, dict) and is_truthy_error(response.get("error")):
         error = response["error"]
     if isinstance(error, dict) and is_truthy_error(error):

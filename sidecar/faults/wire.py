@@ -49,6 +49,7 @@ async def open_exchange(
     dialect: Dialect,
     path: str,
     connect: Callable[[], Awaitable[Connection]],
+    keep: Callable[[Connection], None],
     *,
     head_only: bool,
     upgrades: bool,
@@ -60,6 +61,7 @@ async def open_exchange(
         dialect: of the provider.
         path: of the call at the provider.
         connect: leads to the provider, for the faults that need its own answer.
+        keep: takes such a connection back.
         head_only: the request is a HEAD.
         upgrades: the request asks for another protocol.
 
@@ -74,13 +76,19 @@ async def open_exchange(
         raise UpstreamFailed(
             "connect_error", "connection_refused", detail, kind=Kind.CONNECTION, injected=True
         )
+    loop = asyncio.get_running_loop()
     if rule.kind in _LATE:
         connection = await connect()
         if rule.kind == "delay":
-            return Exchange(connection, head_only=head_only, upgrades=upgrades)
-        return FaultyExchange(connection, fault, dialect, path, head_only=head_only)
-    played = Played(asyncio.get_running_loop(), _steps(fault, dialect, path))
-    return Exchange(cast("Connection", played), head_only=head_only, upgrades=upgrades)
+            return Exchange(connection, loop, keep, head_only=head_only, upgrades=upgrades)
+        return FaultyExchange(connection, loop, keep, fault, dialect, path, head_only=head_only)
+    played = cast("Connection", Played(loop, _steps(fault, dialect, path)))
+    return Exchange(played, loop, _drop, head_only=head_only, upgrades=upgrades)
+
+
+def _drop(played: Connection) -> None:
+    """Nothing can follow on a connection that leads nowhere."""
+    played.close()
 
 
 def _steps(fault: Fault, dialect: Dialect, path: str) -> list[Step]:
@@ -148,8 +156,6 @@ class Played:
             self._stage.closed = True
             protocol.connection_lost(None)
 
-    release = close
-
 
 class _Stage(asyncio.Transport):
     """Takes a request and throws it away."""
@@ -191,13 +197,15 @@ class FaultyExchange(Exchange):
     def __init__(
         self,
         connection: Connection,
+        loop: asyncio.AbstractEventLoop,
+        keep: Callable[[Connection], None],
         fault: Fault,
         dialect: Dialect,
         path: str,
         *,
         head_only: bool,
     ) -> None:
-        super().__init__(connection, head_only=head_only)
+        super().__init__(connection, loop, keep, head_only=head_only)
         self._fault = fault
         self._dialect = dialect
         self._path = path
@@ -211,9 +219,12 @@ class FaultyExchange(Exchange):
         """Never at once: each part has to be looked at."""
         return False
 
-    def rest(self) -> bytes:
+    def there(self) -> bytes:
         """Nothing is here before it was read."""
         return b""
+
+    async def follow(self, take: Callable[[bytes], bool]) -> None:
+        """Hands nothing over: each part has to be asked for."""
 
     async def part(self) -> bytes:
         """The next bytes of the body, as the fault lets them through."""

@@ -160,6 +160,16 @@ class Call:
         self.trace = plane.tracing.begin(incoming.raw, incoming.named, incoming.correlation_id)
 
     @property
+    def only_listens(self) -> bool:
+        """Was nothing asked, so that the upstream owes no answer and its silence means nothing?"""
+        incoming, runtime = self.incoming, self.runtime
+        if runtime is None or incoming.method != "GET":
+            return False
+        # MCP's own header, since its servers are also reached under dialects that know no MCP.
+        named = incoming.header(b"mcp-session-id") is not None
+        return named or runtime.dialect.only_listens(incoming.method, self.path)
+
+    @property
     def correlation_id(self) -> str:
         """On the answer, the log line and in the envelope."""
         return self.incoming.correlation_id
@@ -214,7 +224,7 @@ class Call:
             has_prefix=bool(runtime.upstream.prefix),
             is_signed=signer is not None,
         )
-        await incoming.begin_body()
+        incoming.begin_body()
         self._model = runtime.dialect.model_of(self.path)
         if self._model is None and incoming.upgrades:
             # A conversation names its model where it is opened: it has no body.
@@ -235,7 +245,7 @@ class Call:
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
-        if runtime.gates:
+        if runtime.gates.limits:
             await self._pass_gates(runtime)
         else:
             self._admit(runtime)
@@ -442,7 +452,7 @@ class Call:
     def accepted(self, found: Headers) -> None:
         """A good answer has begun, or one that nobody judges: its headers."""
         runtime = self.runtime
-        if runtime is None or not (runtime.gates or runtime.config.shedding.preempt):
+        if runtime is None or not (runtime.gates.limits or runtime.config.shedding.preempt):
             return
         if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
             return
@@ -472,7 +482,7 @@ class Call:
             if network.down and runtime is not None and runtime.upstream.host is not None:
                 outcome = network.judged(outcome, runtime.upstream.host)
             if runtime is not None and (
-                runtime.gates
+                runtime.gates.limits
                 or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
             ):
                 outcome = self._tell_gates(runtime, outcome)
@@ -528,6 +538,10 @@ class Call:
         if forwarding is None or runtime is None or self.plane.stopping:
             return None
         since = self.heard_at or forwarding.sent_at
+        if isinstance(self._relay, WebSocketRelay):
+            since = self._relay.asked_at
+        elif self._relay is not None and self._relay.only_listens:
+            return None
         if since is None or not self.incoming.whole or self.connection.paused:
             return None
         silence = machine.monotonic() - since
@@ -546,13 +560,11 @@ class Call:
     def mark_lines(self) -> bytes:
         """`marks` of an answer that was forwarded without an error, written."""
         assert self.runtime is not None
-        breaker = self.plane.breaker_mark(self.runtime.name, self.admission)
-        fault = b"" if self._fault is None else headers.lines([self._fault.mark])
-        return b"%b%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
-            fault,
+        return b"%b%b%bx-correlation-id: %b\r\n" % (
+            b"" if self._fault is None else headers.lines([self._fault.mark]),
             self.runtime.mark_lines,
-            breaker.encode("latin-1"),
-            self.correlation_id.encode("latin-1"),
+            self.plane.breaker_line(self.runtime.name, self.admission),
+            self.incoming.correlation_id.encode("latin-1"),
         )
 
     def marks(self) -> list[tuple[str, str]]:

@@ -85,6 +85,7 @@ class Connection(Paced):
         "_handler",
         "_idle_timer",
         "_last_heard",
+        "_last_resort",
         "_messages",
         "_resumed",
         "_said",
@@ -124,6 +125,7 @@ class Connection(Paced):
         self._task: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_heard = 0.0
+        self._last_resort: asyncio.TimerHandle | None = None
         self._tail = b""
         self._closing = False
         self._deaf = False
@@ -152,8 +154,9 @@ class Connection(Paced):
         self._parser = None
         if self._current is not None and not self._current.is_eof():
             self._current.set_exception(PayloadBroken("the caller is gone"))
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        for timer in (self._idle_timer, self._last_resort):
+            if timer is not None:
+                timer.cancel()
         self.clock.close()
         if self._task is not None:
             self._task.cancel()
@@ -240,8 +243,7 @@ class Connection(Paced):
         except CallerGone:
             self.abort()
         finally:
-            if self.transport is not None:
-                self.transport.close()
+            self._close()
 
     async def _next(self) -> None:
         """Waits for a request; an idle connection is closed in the end."""
@@ -312,8 +314,8 @@ class Connection(Paced):
     def stop(self) -> None:
         """Closes an idle connection, and a busy one after its answer."""
         self._closing = True
-        if not self.busy and not self._messages and self.transport is not None:
-            self.transport.close()
+        if not self.busy and not self._messages:
+            self._close()
 
     def cancel(self) -> None:
         """The daemon stops: whatever runs here ends now."""
@@ -394,8 +396,25 @@ class Connection(Paced):
     def finish(self) -> None:
         """Closes after what was written has been sent; no further request is read."""
         self._closing = True
-        if self.transport is not None:
-            self.transport.close()
+        self._close()
+
+    def _close(self) -> None:
+        """Closes once everything is sent; for a caller that does not read that would be never."""
+        if self.transport is None:
+            return
+        self.transport.close()
+        if self._last_resort is None and self._unsent():
+            self._wait_for_reader(self._unsent())
+
+    def _wait_for_reader(self, unsent: int) -> None:
+        self._last_resort = self._loop.call_later(self.patience, self._still_unsent, unsent)
+
+    def _still_unsent(self, before: int) -> None:
+        unsent = self._unsent()
+        if unsent >= before:
+            self.abort()
+        else:
+            self._wait_for_reader(unsent)
 
     def reset(self) -> None:
         """Sends what was written, then resets: an end that nobody can take for a clean one."""

@@ -6,6 +6,8 @@ by the length in front of them.
 
 from __future__ import annotations
 
+import msgspec
+
 from sidecar.envelope.decode import decode
 from sidecar.envelope.event_stream import PRELUDE_SIZE, length_of
 from sidecar.envelope.inflate import StreamInflater
@@ -83,10 +85,24 @@ class Scanner:
         """The upstream's own error event, classified."""
         return self._reader.failed
 
+    @property
+    def over(self) -> bool:
+        """Has the upstream had its last word: the end of its answer, or an error in its place?"""
+        return self._reader.terminated or (self.failed is not None and self._reader.answers)
+
     def error_body(self) -> bytes:
-        """The error object of the upstream's own event, as it came; empty if there is none."""
+        """The upstream's own error event as a body; empty if it is no object.
+
+        As it came, but for the error of a stored response: as a body it stands by itself.
+        """
         data = self._reader.error_data.encode()
-        return data if isinstance(decode(data), dict) else b""
+        told = decode(data)
+        if not isinstance(told, dict):
+            return b""
+        response = told.get("response")
+        if not told.get("error") and isinstance(response, dict) and response.get("error"):
+            return msgspec.json.encode({"error": response["error"]})
+        return data
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the body."""
@@ -114,13 +130,20 @@ class Scanner:
 class EventTail:
     """Keeps the beginning of an event back until its rest is there.
 
+    Args:
+        lines: an event is a line, and not what a blank line ends.
+
     Attributes:
+        lines: as given.
         since: when the first byte of what is kept came; None if nothing is.
     """
 
-    __slots__ = ("_kept", "_partial", "since")
+    __slots__ = ("_end", "_ends", "_kept", "_partial", "lines", "since")
 
-    def __init__(self) -> None:
+    def __init__(self, *, lines: bool) -> None:
+        self.lines = lines
+        self._end = b"\n" if lines else b"\n\n"
+        self._ends = (b"\n",) if lines else (b"\n\n", b"\r\n\r\n", b"\r\r")
         self._kept = b""
         self._partial = False
         self.since: float | None = None
@@ -132,11 +155,11 @@ class EventTail:
             chunk: what came.
             now: any clock's seconds, for `since`.
         """
-        if not self._kept and chunk.endswith(b"\n\n"):
+        if not self._kept and chunk.endswith(self._end):
             self._partial = False
             return chunk
         data = self._kept + chunk if self._kept else chunk
-        end = _last_end(data)
+        end = self._last_end(data)
         if end:
             self._partial = False
             self.since = None
@@ -161,7 +184,12 @@ class EventTail:
         """The event behind what ends half an event that was sent; what is kept is dropped."""
         self._kept = b""
         self.since = None
-        return b"\n\n" + event if self._partial else event
+        return self._end + event if self._partial else event
+
+    def _last_end(self, data: bytes) -> int:
+        """Where the last whole event ends; 0 if none does."""
+        ends = self._ends
+        return max(at + len(mark) if (at := data.rfind(mark)) >= 0 else 0 for mark in ends)
 
 
 class FrameTail:
@@ -220,9 +248,3 @@ class FrameTail:
         """The event, unless half a frame was sent: then nothing can follow that would be read."""
         self._kept = b""
         return b"" if self._owed or self._broken else event
-
-
-def _last_end(data: bytes) -> int:
-    """Where the last whole event (or line of JSON) ends; 0 if none does."""
-    marks = (b"\n",) if data.startswith(b"{") else (b"\n\n", b"\r\n\r\n", b"\r\r")
-    return max(at + len(mark) if (at := data.rfind(mark)) >= 0 else 0 for mark in marks)

@@ -20,6 +20,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Verdict
+from sidecar.proxy.chunks import Chunks, Cut
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 from sidecar.proxy.paced import Flow, Paced, Said
@@ -91,13 +92,17 @@ class UpstreamProtocol(Paced, ResponseHandler):
 
     Attributes:
         calls: exchanges begun on this connection.
+        follower: hears when something has come, or nothing more will; None while nobody follows.
         received: bytes of the current exchange.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self.calls = 0
+        self.follower: Follower | None = None
         self.received = 0
+        self._body: StreamReader | None = None
+        self._chunks: Chunks | None = None
         self._head = HeadGuard(bodiless=False)
         self._last = b""
         self._busy = False
@@ -112,6 +117,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
         """Prepares for the answer to one request."""
         self.calls += 1
         self.received = 0
+        self._body = self._chunks = None
         self._head = HeadGuard(bodiless=head_only)
         self._last = b""
         self._busy = True
@@ -137,6 +143,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
             follows can be taken for the answer to the next request.
         """
         self._busy = False
+        self._body = None
         if self._excess or self.should_close:
             return False
         if self._head.bodiless:
@@ -174,12 +181,68 @@ class UpstreamProtocol(Paced, ResponseHandler):
                         self._beyond_http(beyond)
                         return
                     self._excess = True
+                if not self._head.open and data.find(b"chunked") >= 0:
+                    self._begin_chunked(data, self._head.size - self.received)
+                    return
             elif self._head.bodiless:
                 self._excess = True
                 return
-            self.received += len(data)
-            self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
+            self._count(data)
+            if self._chunks is not None:
+                self._take_chunked(self._chunks.cut(data), data)
+                return
+        self._parse(data)
+
+    def _count(self, data: bytes) -> None:
+        self.received += len(data)
+        self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
+
+    def _parse(self, data: bytes) -> None:
         super().data_received(data)
+        if self.follower is not None:
+            self.follower()
+
+    # -- chunks -----------------------------------------------------------------------------
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """A head was read: remembers where its body goes, and takes it as any."""
+        self._body = data[1] if data[0].chunked else None
+        super().feed_data(data, size)
+
+    def _begin_chunked(self, data: bytes, head: int) -> None:
+        """Takes the end of a head that says `chunked` somewhere, and what came with it."""
+        self._count(data)
+        chunks, body = Chunks(), data[head:]
+        cut = chunks.cut(body)
+        apart = cut.whole and (not chunks.lost or body[cut.rest :] == b"0\r\n\r\n")
+        # With a body that the parser will not like the head is no answer either.
+        super().data_received(data[:head] if apart else data)
+        if self._body is not None:
+            self._chunks = chunks
+        if apart:
+            self._take_chunked(cut, body)
+
+    def _take_chunked(self, cut: Cut, data: bytes) -> None:
+        """Takes more of a chunked body: whole chunks pass by the parser where they can."""
+        if cut.whole and (self.follower is not None or self.received <= READ_SIZE):
+            if cut.first:
+                self._parse(data[: cut.first])
+            whole = cut.whole[0] if len(cut.whole) == 1 else b"".join(cut.whole)
+            data = data[cut.rest if self._take(whole) else cut.first :]
+        if data:
+            self._parse(data)
+
+    def _take(self, part: bytes) -> bool:
+        """Takes a part of the body as if the parser had read it; False where that may not be."""
+        if self.follower is not None:
+            return self.follower.hand(part)
+        # The beginning of a body cannot fill its buffer, which would halt the parser too.
+        body = self._body
+        if body is None or body.exception() is not None:
+            return False
+        body.begin_http_chunk_receiving()
+        body.feed_data(part)
+        return True
 
     def _refuse(self) -> None:
         self.received += 1
@@ -191,6 +254,8 @@ class UpstreamProtocol(Paced, ResponseHandler):
         """Wakes whoever waits to write, or for the end of both directions."""
         self.release_writer()
         super().connection_lost(exc)
+        if self.follower is not None:
+            self.follower()
         if self._ended is not None:
             self._ended(None)
 
@@ -238,6 +303,76 @@ class UpstreamProtocol(Paced, ResponseHandler):
             await asyncio.shield(self._resumed)
 
 
+class Follower:
+    """Reads a body as it comes, and hands it over in the same turn of the loop.
+
+    Args:
+        payload: the body.
+        take: is given its parts; False where it wants no more.
+        loop: the running loop.
+
+    Attributes:
+        over: done when nothing more is handed over.
+    """
+
+    __slots__ = ("_missed", "_payload", "_reading", "_take", "over")
+
+    def __init__(
+        self,
+        payload: StreamReader,
+        take: Callable[[bytes], bool],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._missed = False
+        self._payload = payload
+        self._reading = False
+        self._take = take
+        self.over: asyncio.Future[None] = loop.create_future()
+
+    def __call__(self) -> None:
+        """Something has come, or nothing more will."""
+        if self._reading:
+            # Room in the buffer lets the parser go on in the middle of a read: no part may
+            # overtake the one that is in hand.
+            self._missed = True
+            return
+        if self.over.done():
+            return
+        self._reading = True
+        try:
+            follows = self._read()
+        except Exception as error:  # noqa: BLE001 - it is raised where the call waits
+            self.over.set_exception(error)
+        else:
+            if not follows:
+                self.over.set_result(None)
+        finally:
+            self._reading = False
+
+    def hand(self, part: bytes) -> bool:
+        """Hands over what did not go through the body's buffer; False if nobody wants it."""
+        if self.over.done() or self._payload.exception() is not None:
+            return False
+        try:
+            if not self._take(part):
+                self.over.set_result(None)
+        except Exception as error:  # noqa: BLE001 - it is raised where the call waits
+            self.over.set_exception(error)
+        return True
+
+    def _read(self) -> bool:
+        """Hands over what is there; False if that was the last."""
+        payload = self._payload
+        while payload.exception() is None:
+            self._missed = False
+            chunk = payload.read_nowait(-1)
+            if (chunk and not self._take(chunk)) or payload.at_eof():
+                return False
+            if not self._missed:
+                return True
+        return False
+
+
 class Answer(NamedTuple):
     """The head of an upstream's answer, and its body as a reader."""
 
@@ -248,11 +383,22 @@ class Answer(NamedTuple):
 class Exchange:
     """One request and its answer over one connection.
 
-    It is always ended by `release` (the answer was read whole) or `close`.
+    It is always ended, by `end` or `close`.
+
+    Args:
+        connection: to the upstream.
+        loop: the running loop.
+        keep: takes the connection back where it can carry another exchange.
+        head_only: the answer has no body, whatever its head says.
+        upgrades: the answer may change the protocol to WebSocket.
+
+    Attributes:
+        reused: the connection carried another exchange before.
     """
 
     __slots__ = (
         "_connection",
+        "_keep",
         "_loop",
         "_message",
         "_payload",
@@ -262,12 +408,21 @@ class Exchange:
         "reused",
     )
 
-    def __init__(self, connection: Connection, *, head_only: bool, upgrades: bool = False) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        loop: asyncio.AbstractEventLoop,
+        keep: Callable[[Connection], None],
+        *,
+        head_only: bool,
+        upgrades: bool = False,
+    ) -> None:
         protocol = connection.protocol
         assert isinstance(protocol, UpstreamProtocol)
-        self._connection = connection
+        self._connection: Connection | None = connection
+        self._keep = keep
         self._protocol = protocol
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._message: RawResponseMessage | None = None
         self._payload: StreamReader | None = None
         self._written_at: float | None = None
@@ -340,15 +495,40 @@ class Exchange:
         except Exception as error:
             raise self.failure(error) from error
 
+    async def follow(self, take: Callable[[bytes], bool]) -> None:
+        """Hands over parts of the body as they come, and wakes nobody for each of them.
+
+        Args:
+            take: is given a part; False ends this, as does the end of the body. Whatever that end
+                was, `part` tells it.
+        """
+        protocol = self._protocol
+        assert self._payload is not None
+        follower = protocol.follower = Follower(self._payload, take, self._loop)
+        try:
+            follower()
+            await follower.over
+        finally:
+            protocol.follower = None
+
     @property
     def complete(self) -> bool:
         """Is the whole body here, so that reading it does not wait?"""
         return self._payload is not None and self._payload.is_eof()
 
-    def rest(self) -> bytes:
-        """What is left of a body that is `complete`."""
+    def there(self) -> bytes:
+        """What can be read of the body without a wait.
+
+        Raises:
+            UpstreamFailed: as for `part`.
+        """
         assert self._payload is not None
-        return self._payload.read_nowait(-1)
+        try:
+            return self._payload.read_nowait(-1)
+        except (UpstreamFailed, CallerGone, Refused):
+            raise
+        except Exception as error:
+            raise self.failure(error) from error
 
     def interrupt(self, error: Exception) -> None:
         """Wakes whoever waits for this upstream with an error of ours (a clock ran out)."""
@@ -358,6 +538,8 @@ class Exchange:
         self._protocol.set_exception(error)
         if self._payload is not None and self._payload is not EMPTY_PAYLOAD:
             self._payload.set_exception(error)
+        if self._protocol.follower is not None:
+            self._protocol.follower()
 
     def tunnel(self, said: Said, flow: Flow, ended: Callable[[Exception | None], None]) -> None:
         """Passes both directions as they are from now on; as for `UpstreamProtocol.tunnel`."""
@@ -405,18 +587,22 @@ class Exchange:
             reusable: the request was sent whole. The connection is kept for the next call if the
                 answer was read whole too, else it is closed at once: tokens cost money.
         """
-        if self._connection.protocol is None:
+        connection, message = self._connection, self._message
+        if connection is None:
             return
-        message = self._message
         if reusable and message is not None and self.complete and self._protocol.finish(message):
-            self._connection.release()
+            self._connection = None
+            self._keep(connection)
         else:
             self.close()
 
     def close(self) -> None:
-        """Closes the connection at once."""
+        """Closes the connection at once; more than once does no harm."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
         transport = self._protocol.transport
-        self._connection.close()
+        connection.close()
         if transport is not None:
             transport.abort()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from aiohttp.connector import Connection
+
 from sidecar import clock as machine
 from sidecar.faults.injector import Fault
 from sidecar.proxy import headers
@@ -126,18 +128,27 @@ class Forwarding:
         return await self._ask(await self._open(fresh=True))
 
     async def _open(self, *, fresh: bool) -> Exchange:
-        begun = machine.monotonic()
+        upstream = self._runtime.upstream
         self.attempts += 1
         if self._trace is not None:
-            self._trace.attempt(begun)
-        try:
-            if self._fault is not None:
+            self._trace.attempt(machine.monotonic())
+        if self._fault is not None:
+            begun = machine.monotonic()
+            try:
                 return await self._open_faulty(self._fault, fresh=fresh)
-            connection = await self._runtime.upstream.connect(fresh=fresh)
-        finally:
-            self._waiting += machine.monotonic() - begun
+            finally:
+                self._waiting += machine.monotonic() - begun
+        connection = None if fresh else upstream.reusable()
+        if connection is None:
+            begun = machine.monotonic()
+            try:
+                connection = await upstream.connect()
+            finally:
+                self._waiting += machine.monotonic() - begun
         self.exchange = Exchange(
             connection,
+            self._loop,
+            upstream.keep,
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )
@@ -146,11 +157,17 @@ class Forwarding:
     async def _open_faulty(self, fault: Fault, *, fresh: bool) -> Exchange:
         from sidecar.faults.wire import open_exchange  # noqa: PLC0415 - only tests need it
 
+        upstream = self._runtime.upstream
+
+        async def connect() -> Connection:
+            return (None if fresh else upstream.reusable()) or await upstream.connect()
+
         self.exchange = await open_exchange(
             fault,
             self._runtime.dialect,
             self._rest.partition("?")[0],
-            lambda: self._runtime.upstream.connect(fresh=fresh),
+            connect,
+            upstream.keep,
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )

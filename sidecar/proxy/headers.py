@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum, auto
+from functools import lru_cache
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -51,11 +52,17 @@ def by_name(raw: RawHeaders) -> dict[bytes, bytes]:
 
 def connection_names(raw: RawHeaders) -> Collection[bytes]:
     """The header names that this message's `Connection` keeps to this hop."""
-    named: set[bytes] = set()
+    named: Collection[bytes] = ()
     for key, value in raw:
         if len(key) == 10 and key.lower() == b"connection":
-            named.update(token.strip().lower() for token in value.split(b","))
-    return named - NEVER_NAMED if named else ()
+            tokens = _tokens(value) if len(value) <= 64 else _tokens.__wrapped__(value)
+            named = tokens.union(named) if named else tokens
+    return named
+
+
+@lru_cache(maxsize=256)
+def _tokens(value: bytes) -> frozenset[bytes]:
+    return frozenset(token.strip().lower() for token in value.split(b",")) - NEVER_NAMED
 
 
 class Fate(Enum):

@@ -249,17 +249,19 @@ class Incoming:
         """
         kind = (self.header(b"content-type") or "").lower()
         if kind.startswith("multipart/form-data"):
-            await self._read_until(limit, None)
+            if not self.whole:
+                await self._read_until(limit, None)
             return model_in_multipart(self.body[:limit], self.header(b"content-type") or "")
         if kind and "json" not in kind:
             return None
         scan = ModelScan(limit)
         if self.body:
             scan.feed(self.body)
-        await self._read_until(limit, scan)
+        if not self.whole:
+            await self._read_until(limit, scan)
         return scan.name
 
-    async def begin_body(self) -> None:
+    def begin_body(self) -> None:
         """Takes what is there of the body, and lets a caller go on that waits for leave."""
         if self.whole:
             self.body = self._payload.read_nowait(-1)

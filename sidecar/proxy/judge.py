@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sidecar import clock as machine
-from sidecar.breaker.model import Kind, Mode, Outcome
+from sidecar.breaker.model import SUCCESS, Kind, Mode, Outcome
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
-from sidecar.envelope.model import Classified, Headers, Seen, Verdict
+from sidecar.envelope.model import Classified, Envelope, Headers, Seen, Verdict
 from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
-from sidecar.envelope.stream import FRAMES_TYPE, StreamReader, is_stream
+from sidecar.envelope.stream import (
+    FRAMES_TYPE,
+    LINE_TYPES,
+    StreamReader,
+    begins_lines,
+    is_open,
+    is_stream,
+)
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
 from sidecar.proxy.exchange import Answer
@@ -102,7 +109,9 @@ class Judge:
         "_call",
         "_message",
         "_runtime",
+        "_streams",
         "_supposed",
+        "_unsized",
         "content_type",
         "copy",
         "ended_well",
@@ -123,7 +132,9 @@ class Judge:
         self.framing = framing_of(message, head_only=call.incoming.method == "HEAD")
         self.copy = BoundedCopy(runtime.config.limits.classify_body)
         self.ended_well = False
+        self._streams = False
         self._supposed: Classified | None = None
+        self._unsized = False
 
     @property
     def told_in_head(self) -> bool:
@@ -141,6 +152,7 @@ class Judge:
         """What judges a stream as it passes; None where nothing does."""
         if self.off:
             return None
+        self._streams = True
         coding = (self.headers.get("content-encoding") or "identity").strip().lower()
         reader = StreamReader(
             self._runtime.dialect,
@@ -155,19 +167,49 @@ class Judge:
         """Is the answer judged by its events: by its media type, its first bytes or its route?"""
         if is_stream(self.content_type, first_bytes):
             return True
-        return bool(first_bytes) and self._is_json_stream()
+        if not first_bytes:
+            return False
+        return self._is_json_stream() or (self._may_be_lines and begins_lines(first_bytes) is True)
+
+    def is_open(self, first_bytes: bytes) -> bool:
+        """Is more of the body needed to tell if it is a stream?"""
+        if self._is_json_stream():
+            return False
+        lines = self._may_be_lines and begins_lines(first_bytes) is None
+        return lines or is_open(self.content_type, first_bytes)
+
+    @property
+    def _may_be_lines(self) -> bool:
+        """Are lines of JSON a model's answer here? Elsewhere they are data, whatever they say."""
+        asked = self._call.incoming.method, self._call.path
+        return is_open(self.content_type, b"") and self._runtime.dialect.is_model_route(*asked)
 
     def _is_json_stream(self) -> bool:
         if "json" not in (self.content_type or "").lower():
             return False
         return self._runtime.dialect.streams_json(self._call.incoming.method, self._call.path)
 
-    def tail(self) -> EventTail | FrameTail | None:
-        """What tells where an event of the stream ends; None where one of ours cannot follow."""
+    def tail(self, first_bytes: bytes) -> EventTail | FrameTail | None:
+        """What tells where an event of the stream ends; None where one of ours cannot follow.
+
+        Args:
+            first_bytes: what made it a stream; empty if its type did.
+        """
         kind = (self.content_type or "").lower()
         if kind.startswith(FRAMES_TYPE):
             return FrameTail()
-        return None if self._is_json_stream() else EventTail()
+        if self._is_json_stream():
+            return None
+        by_type = any(name in kind for name in LINE_TYPES)
+        return EventTail(lines=by_type or begins_lines(first_bytes) is True)
+
+    def last_event(self, envelope: Envelope, tail: EventTail | FrameTail) -> bytes:
+        """An event that ends the stream with an error, in the form that its events have."""
+        dialect, path = self._runtime.dialect, self._call.path
+        event = dialect.stream_error(envelope, path)
+        if isinstance(tail, EventTail) and tail.lines and not event.startswith(b"{"):
+            return dialect.error_body(envelope, 200, path) + b"\n"
+        return event
 
     def _seen(self, *, complete: bool) -> Seen:
         body: bytes | None = self.copy.data()
@@ -212,6 +254,10 @@ class Judge:
             self._report_fault(classified.rule)
         if call.repeats is not None:
             classified = call.repeats.reconsider(classified)
+        if classified.verdict is Verdict.SUCCESS and classified.brief is None:
+            call.classified = classified
+            call.settle(SUCCESS)
+            return
         envelope = classified.brief
         call.classified = classified
         call.reclassified = is_reclassified(classified, self.status)
@@ -281,6 +327,17 @@ class Judge:
 
     # -- the head that it gets --------------------------------------------------------------
 
+    def unsize(self) -> None:
+        """The body will not have the length that was told: something is to be put behind it."""
+        self._unsized = True
+        self.framing = Framing.CHUNKED
+
+    def _size(self, *, whole: bool) -> int | None:
+        """The size of a body whose end would be taken for a good one before that is known."""
+        if whole or not self._streams or self.framing is not Framing.LENGTH:
+            return None
+        return int(self._message.headers["Content-Length"])
+
     def start(
         self,
         body: bytes,
@@ -306,12 +363,20 @@ class Judge:
         if envelope is None or self.off or classified is None:
             call.accepted(self.headers)
             # A 204 has no body whose length could be told (RFC 9110, 8.6).
-            dropped = _LENGTH if message.code == 204 else frozenset()
+            dropped = _LENGTH if message.code == 204 or self._unsized else frozenset()
             lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
             lines.append(
                 headers.lines(self._missing(call.marks())) if keep_own else call.mark_lines()
             )
-            call.out.start(message.code, message.reason, lines, self.framing, body, whole=whole)
+            call.out.start(
+                message.code,
+                message.reason,
+                lines,
+                self.framing,
+                body,
+                whole=whole,
+                size=self._size(whole=whole),
+            )
             return whole
         status = message.code
         if self._runtime.config.on_reclassified == "correct" and not (
@@ -345,7 +410,8 @@ class Judge:
             framing = Framing.LENGTH
         lines = headers.response_lines(message.raw_headers, dropped, keep_own=keep_own)
         lines.append(headers.lines(self._missing(own) if keep_own else own))
-        call.out.start(status, reason, lines, framing, body, whole=whole)
+        size = self._size(whole=replaced or whole)
+        call.out.start(status, reason, lines, framing, body, whole=whole, size=size)
         return replaced or whole
 
     def _missing(self, own: list[tuple[str, str]]) -> list[tuple[str, str]]:

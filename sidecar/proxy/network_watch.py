@@ -174,7 +174,7 @@ class NetworkWatch:
 
     async def _reach(self, host: str, upstream: Upstream) -> None:
         try:
-            (await upstream.connect(fresh=True)).close()
+            (await upstream.connect()).close()
         except UpstreamFailed as failure:
             if failure.code != "tls_failure":
                 return

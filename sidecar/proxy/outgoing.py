@@ -1,12 +1,14 @@
 """The answer on its way to the caller: its head, its body in the framing it came in, its end.
 
 There are two ends. A clean one says "this is all"; a cut says "something is missing", and is
-never dressed as the other.
+never dressed as the other. A body whose length was told ends with its last byte, so where its worth
+is known only then, that byte waits for it.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
+from functools import lru_cache
 
 from aiohttp.http_parser import RawResponseMessage
 
@@ -31,6 +33,16 @@ def framing_of(message: RawResponseMessage, *, head_only: bool) -> Framing:
     return Framing.LENGTH if "Content-Length" in message.headers else Framing.CLOSE
 
 
+def _status_line(status: int, reason: str) -> bytes:
+    line = _usual_line if len(reason) <= 32 else _usual_line.__wrapped__
+    return line(status, reason)
+
+
+@lru_cache(maxsize=64)
+def _usual_line(status: int, reason: str) -> bytes:
+    return f"HTTP/1.1 {status} {reason}\r\n".encode("utf-8", "surrogateescape")
+
+
 class Outgoing:
     """Writes one answer to a caller's connection.
 
@@ -44,12 +56,23 @@ class Outgoing:
         keep: the connection can carry another request after this answer.
     """
 
-    __slots__ = ("_connection", "_framing", "_http10", "keep", "started", "status")
+    __slots__ = (
+        "_connection",
+        "_framing",
+        "_http10",
+        "_last",
+        "_left",
+        "keep",
+        "started",
+        "status",
+    )
 
     def __init__(self, connection: Connection, *, http10: bool, keep: bool) -> None:
         self._connection = connection
         self._http10 = http10
         self._framing = Framing.NONE
+        self._last = b""
+        self._left: int | None = None
         self.keep = keep
         self.started = False
         self.status = 0
@@ -63,6 +86,7 @@ class Outgoing:
         body: bytes = b"",
         *,
         whole: bool = False,
+        size: int | None = None,
     ) -> None:
         """Writes the head, and as much of the body as is there, in one piece.
 
@@ -73,7 +97,9 @@ class Outgoing:
             framing: of the body; chunks are undone for a caller who knows none.
             body: the first bytes of the body.
             whole: these are all of them.
+            size: of a sized body whose last byte waits for `end`; None where nothing waits.
         """
+        self._left = size
         if framing is Framing.CHUNKED and self._http10:
             framing = Framing.CLOSE
         if framing is Framing.CHUNKED:
@@ -85,7 +111,7 @@ class Outgoing:
         self._framing = framing
         self.started = True
         self.status = status
-        head = f"HTTP/1.1 {status} {reason}\r\n".encode("utf-8", "surrogateescape")
+        head = _status_line(status, reason)
         end = b"0\r\n\r\n" if whole and framing is Framing.CHUNKED else b""
         self._connection.write(b"".join((head, *lines, b"\r\n", self._framed(body), end)))
 
@@ -94,7 +120,7 @@ class Outgoing:
         self.keep = False
         self.started = True
         self.status = 101
-        head = f"HTTP/1.1 101 {reason}\r\n".encode("utf-8", "surrogateescape")
+        head = _status_line(101, reason)
         self._connection.write(b"".join((head, *lines, b"\r\n")))
 
     def write(self, data: bytes) -> None:
@@ -106,12 +132,19 @@ class Outgoing:
             return b""
         if self._framing is Framing.CHUNKED:
             return b"%x\r\n%b\r\n" % (len(data), data)
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left <= 0:
+                self._last = data[-1:]
+                return data[:-1]
         return data
 
     def end(self) -> None:
         """The body is whole."""
         if self._framing is Framing.CHUNKED:
             self._connection.write(b"0\r\n\r\n")
+        elif self._last:
+            self._connection.write(self._last)
 
     @property
     def takes_more(self) -> bool:

@@ -199,13 +199,19 @@ class DataPlane:
             subject: the call's model or route; None if that is not known.
         """
         if held_by is not None:
-            return mark(held_by.key, held_by.state.value, held_by.mode.value)
+            return mark(held_by.key, held_by.state, held_by.mode)
         try:
             key, state, mode = self.registry.peek(provider, subject, clock.monotonic())
         except KeyError:
             # A reload took the provider away while the call was under way.
-            return mark(provider, State.CLOSED.value, Mode.OFF.value)
-        return mark(key, state.value, mode.value)
+            return mark(provider, State.CLOSED, Mode.OFF)
+        return mark(key, state, mode)
+
+    def breaker_line(self, provider: str, admission: Admission | None) -> bytes:
+        """`breaker_mark` of a call that went on, as a header line."""
+        if admission is None:
+            return f"x-sidecar-breaker: {self.breaker_mark(provider, None)}\r\n".encode("latin-1")
+        return mark_line(admission.key, admission.state, admission.mode)
 
     def gate_fault(self, error: Exception) -> None:
         """The pump of a gate failed; the calls that waited there go on."""
@@ -284,6 +290,12 @@ class DataPlane:
         for connection in list(self._connections):
             connection.abort()
         await asyncio.gather(*(runtime.upstream.close() for runtime in self.runtimes.values()))
+
+
+@lru_cache(maxsize=1024)
+def mark_line(key: str, state: str, mode: str) -> bytes:
+    """`x-sidecar-breaker` as a header line."""
+    return f"x-sidecar-breaker: {mark(key, state, mode)}\r\n".encode("latin-1")
 
 
 @lru_cache(maxsize=1024)

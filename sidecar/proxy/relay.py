@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Envelope
 from sidecar.proxy.clocks import Clock
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
@@ -46,6 +47,9 @@ class Relay:
         exchange: where the body comes from.
         clock: of the upstream's silence.
         answer: the head, and the body's reader.
+
+    Attributes:
+        only_listens: a stream to which the caller listens: silence is nobody's failure.
     """
 
     def __init__(
@@ -61,6 +65,9 @@ class Relay:
         self._scanner: Scanner | None = None
         self._tail: EventTail | FrameTail | None = None
         self._content = False
+        self.only_listens = call.only_listens and self._judge.is_stream(b"")
+        self._over = False
+        self._start: bytes | None = b""
         self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
 
     async def run(self) -> None:
@@ -79,10 +86,13 @@ class Relay:
             self._wait_for_content()
         failed = judge.status >= 400 or judge.told_in_head
         if not failed and judge.is_stream(b""):
-            self._begin_stream()
+            self._begin_stream(b"")
             await self._hold_stream([])
-        elif judge.off or not (failed or can_carry_error(judge.content_type)):
-            self._copies = judge.off
+            return
+        told = failed or can_carry_error(judge.content_type)
+        # Of what can tell nothing a copy is needless, unless it turns out to be a stream.
+        self._copies = told or judge.off
+        if judge.off or not (told or judge.is_open(b"")):
             await self._pass(b"")
         else:
             await self._hold()
@@ -90,8 +100,13 @@ class Relay:
     # -- clocks -----------------------------------------------------------------------------
 
     def _wait_for_content(self) -> None:
-        timeouts = self._runtime.config.timeouts
-        self._clock.arm("first_content", timeouts.first_content)
+        self._arm("first_content", self._runtime.config.timeouts.first_content)
+
+    def _arm(self, name: str, seconds: float) -> None:
+        if self.only_listens:
+            self._clock.stop()
+        else:
+            self._clock.arm(name, seconds)
 
     def _heard(self, chunk: bytes) -> None:
         """Bytes arrived: moves the clock, feeds the scanner and the copy."""
@@ -99,22 +114,31 @@ class Relay:
         scanner = self._scanner
         if scanner is not None:
             scanner.feed(chunk)
-            self._content = scanner.content
+            self._content = self._content or scanner.content
             if self._call.first_content_at is None and scanner.begun:
                 self._call.first_content_at = self._call.heard_at
-            if scanner.terminated:
-                self._judge.conclude(scanner.finish(clean=True))
-                self._clock.arm("idle", TERMINATED_GRACE)
-                return
-            if scanner.failed is not None and not scanner.begun:
-                self._clock.arm("idle", TERMINATED_GRACE)
+            if scanner.over or scanner.failed is not None:
+                self._last_word(scanner, chunk)
                 return
         else:
             self._content = True
             if self._copies:
                 self._judge.copy.add(chunk)
         if self._content and not self._here:
-            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+            self._arm("idle", self._runtime.config.timeouts.idle)
+
+    def _last_word(self, scanner: Scanner, chunk: bytes) -> None:
+        """The verdict is known now; what may follow it is not waited for as content is.
+
+        Events that go on after an error keep the stream alive, but where a model answers.
+        """
+        if scanner.terminated or self._call.out.started:
+            self._judge.conclude(scanner.finish(clean=True))
+        if scanner.begun and not scanner.over:
+            self._arm("idle", self._runtime.config.timeouts.idle)
+        elif not (self._over and chunk.startswith(b":")):
+            self._over = True
+            self._clock.arm("idle", TERMINATED_GRACE)
 
     # -- holding ----------------------------------------------------------------------------
 
@@ -123,10 +147,13 @@ class Relay:
         judge = self._judge
         parts: list[bytes] = []
         try:
-            done = await self._collect(parts)
+            done = self._exchange.complete or await self._collect(parts)
         except UpstreamFailed as failure:
             await self._failed_while_held(b"".join(parts), failure)
             return
+        if done:
+            # What is left of a whole body needs no wait.
+            self._take(parts, self._exchange.there())
         if self._scanner is not None:
             await self._hold_stream(parts, whole=done)
             return
@@ -136,19 +163,16 @@ class Relay:
         elif judge.status >= 400 or judge.copy.cut:
             # Nothing of the error was said yet, or of the answer not all: the end may tell better.
             judge.suppose(judge.classify())
-        body = judge.copy.data() if not judge.copy.cut else b"".join(parts)
+        body = judge.copy.data() if self._copies and not judge.copy.cut else b"".join(parts)
         if not judge.start(body, whole=done):
             await self._continue()
 
     async def _collect(self, parts: list[bytes]) -> bool:
         """Gathers chunks; True if the body is whole."""
         exchange = self._exchange
-        if exchange.complete:
-            self._take(parts, exchange.rest())
-            return True
         try:
             async with asyncio.timeout_at(self._held_until):
-                while not self._judge.copy.cut and self._scanner is None:
+                while not self._judge.copy.cut and self._scanner is None and self._waits:
                     chunk = await exchange.part()
                     if not chunk:
                         return True
@@ -157,14 +181,27 @@ class Relay:
             pass
         return False
 
+    @property
+    def _waits(self) -> bool:
+        """May what is held turn out to be an error, or a stream?"""
+        return self._copies or self._start is not None
+
     def _take(self, parts: list[bytes], chunk: bytes) -> None:
         if not chunk:
             return
-        judge = self._judge
-        if not parts and judge.status < 400 and judge.is_stream(chunk):
-            self._begin_stream()
+        if self._start is not None and self._judge.status < 400:
+            self._sniff(self._start, chunk)
         parts.append(chunk)
         self._heard(chunk)
+
+    def _sniff(self, before: bytes, chunk: bytes) -> None:
+        """Looks whether the body turns out to be a stream, however its beginning is cut."""
+        judge, start = self._judge, before + chunk
+        if judge.is_stream(start):
+            self._begin_stream(start)
+            if before and self._scanner is not None:
+                self._scanner.feed(before)
+        self._start = start if self._scanner is None and judge.is_open(start) else None
 
     async def _failed_while_held(self, body: bytes, failure: UpstreamFailed) -> None:
         """The body broke off before anything was sent."""
@@ -202,7 +239,9 @@ class Relay:
             whole = True
         body = b"".join(parts)
         if scanner.begun or not (whole or scanner.failed):
-            self._start_stream(body)
+            if whole and judge.framing is Framing.LENGTH and self._is_short(scanner):
+                judge.unsize()
+            self._start_stream(body, scanner)
             if whole:
                 self._ended()
             else:
@@ -213,39 +252,46 @@ class Relay:
         if not judge.start(body, whole=whole, instead=scanner.error_body):
             await self._continue()
 
-    def _start_stream(self, body: bytes) -> None:
+    def _is_short(self, scanner: Scanner) -> bool:
+        """Is a body that is whole no whole answer, though nothing in it says so?"""
+        return scanner.finish(clean=True).brief is not None and scanner.failed is None
+
+    def _start_stream(self, body: bytes, scanner: Scanner) -> None:
         tail = self._tail
         self._judge.start(body if tail is None else tail.whole(body, self._call.plane.loop.time()))
+        if scanner.failed is not None:
+            self._judge.conclude(scanner.failed)
 
     async def _collect_events(self, parts: list[bytes], scanner: Scanner) -> bool:
         """Gathers what comes before the first word; True if the body is whole."""
         exchange = self._exchange
-        if exchange.complete:
-            self._keep(parts, exchange.rest())
-            return True
+        self._keep(parts, exchange.there())
+        if exchange.complete or self._content:
+            return exchange.complete
+        held = sum(map(len, parts))
         try:
             async with asyncio.timeout_at(self._held_until):
-                while not scanner.content and scanner.events < HELD_EVENTS:
+                while not scanner.content and scanner.events < HELD_EVENTS and held < HELD_BYTES:
                     chunk = await exchange.part()
                     if not chunk:
                         return True
                     self._keep(parts, chunk)
-                    if sum(map(len, parts)) >= HELD_BYTES:
-                        break
+                    held += len(chunk)
         except TimeoutError:
             pass
         return False
 
     def _keep(self, parts: list[bytes], chunk: bytes) -> None:
-        parts.append(chunk)
-        self._heard(chunk)
+        if chunk:
+            parts.append(chunk)
+            self._heard(chunk)
 
     # -- passing on -------------------------------------------------------------------------
 
-    def _begin_stream(self) -> None:
+    def _begin_stream(self, first_bytes: bytes) -> None:
         self._scanner = self._judge.scanner()
         if self._scanner is not None and self._scanner.plain and not self._scanner.framed:
-            self._tail = self._judge.tail()
+            self._tail = self._judge.tail(first_bytes)
 
     async def _pass(self, body: bytes) -> None:
         """Sends the head at once, then the body as it comes."""
@@ -253,8 +299,7 @@ class Relay:
             await self._continue()
 
     async def _continue(self) -> None:
-        call, out, tail = self._call, self._call.out, self._tail
-        connection = call.connection
+        tail, connection = self._tail, self._call.connection
         try:
             while True:
                 if connection.paused:
@@ -262,16 +307,22 @@ class Relay:
                 chunk = await self._next()
                 if chunk is None:
                     assert tail is not None
-                    out.write(tail.give_up())
-                    continue
-                if not chunk:
+                    self._call.out.write(tail.give_up())
+                elif not chunk:
                     break
-                out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
-                self._heard(chunk)
+                elif self._pass_on(chunk):
+                    await self._exchange.follow(self._pass_on)
         except UpstreamFailed as failure:
             self._failed_late(failure)
             return
         self._ended()
+
+    def _pass_on(self, chunk: bytes) -> bool:
+        """Sends a part; False if the caller or the rest of an event has to be waited for."""
+        call, tail = self._call, self._tail
+        call.out.write(chunk if tail is None else tail.whole(chunk, call.plane.loop.time()))
+        self._heard(chunk)
+        return not call.connection.paused and (tail is None or tail.since is None)
 
     async def _next(self) -> bytes | None:
         """The next bytes; empty at the end; None if the rest of an event keeps us waiting."""
@@ -287,8 +338,10 @@ class Relay:
         """The caller reads slowly: that is not the upstream's silence."""
         self._clock.stop()
         await self._call.connection.drained()
-        if self._content:
-            self._clock.arm("idle", self._runtime.config.timeouts.idle)
+        if self._over:
+            self._clock.arm("idle", TERMINATED_GRACE)
+        elif self._content:
+            self._arm("idle", self._runtime.config.timeouts.idle)
         else:
             self._wait_for_content()
 
@@ -321,14 +374,19 @@ class Relay:
         elif scanner is not None and scanner.failed is not None:
             judge.conclude(scanner.failed)
             self._cut(None)
-        elif scanner is None or failure.decision == "timeout":
-            classified = judge.of_failure(failure)
-            judge.conclude(classified, kind=failure.kind)
-            self._cut(classified.brief)
         else:
-            classified = scanner.finish(clean=False)
-            judge.conclude(classified)
-            self._cut(classified.brief)
+            classified, kind = judge.of_failure(failure), failure.kind
+            if scanner is not None:
+                found = scanner.finish(clean=False)
+                said = scanner.terminated or scanner.failed is not None
+                if said or failure.decision != "timeout":
+                    classified, kind = found, Kind.ANSWER
+            judge.conclude(classified, kind=kind)
+            if scanner is not None and scanner.terminated:
+                # Only the line end behind its last word was missing.
+                self._end()
+            else:
+                self._cut(classified.brief)
 
     def left(self) -> None:
         """The caller has gone: what the answer had said by then counts all the same."""
@@ -361,5 +419,4 @@ class Relay:
             whole = scanner.plain and scanner.between_frames
             out.cut(self._judge.dialect.frame_error(envelope, kind) if whole else b"")
             return
-        event = self._runtime.dialect.stream_error(envelope, self._call.path)
-        out.cut(tail.last(event))
+        out.cut(tail.last(self._judge.last_event(envelope, tail)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from sidecar.proxy.failures import Refused
@@ -16,6 +17,9 @@ _DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\d+|.*\d.{7,}|.{7,}\d.*|.{33,}|.*[%@:=,\[].*|\.{3}")
 _VERSION = re.compile(r"v\d+(?:\.\d+)*(?:(?:alpha|beta)\d*)?", re.IGNORECASE)
 
+
+REMEMBERED: Final = 256
+"""Characters of a target up to which what was read of it is remembered."""
 
 NOT_ALLOWED: Final = {
     "CONNECT": "CONNECT is not forwarded: this is no open proxy",
@@ -44,16 +48,13 @@ class Target:
         provider: the first path segment.
         path: what follows it up to the query, beginning with a slash, as it came.
         query: the query with its question mark, as it came; empty if there was none.
+        rest: path and query, byte for byte.
     """
 
     provider: str
     path: str
     query: str
-
-    @property
-    def rest(self) -> str:
-        """Path and query, byte for byte."""
-        return self.path + self.query
+    rest: str
 
 
 def parse(method: str, raw: str, *, own: bool | None) -> Target:
@@ -77,9 +78,16 @@ def parse(method: str, raw: str, *, own: bool | None) -> Target:
         raw = origin_form(raw)
     if "#" in raw:
         raise Refused("bad_request", "a request target has no fragment")
+    # Most calls go to a few targets; a long one is none of them and would only fill memory.
+    return _split(raw) if len(raw) <= REMEMBERED else _split.__wrapped__(raw)
+
+
+@lru_cache(maxsize=512)
+def _split(raw: str) -> Target:
     before, mark, query = raw.partition("?")
     provider, slash, rest = before[1:].partition("/")
-    return Target(provider, slash + rest or "/", mark + query)
+    path, query = slash + rest or "/", mark + query
+    return Target(provider, path, query, path + query)
 
 
 def origin_form(raw: str) -> str:
@@ -127,6 +135,11 @@ def route(path: str) -> str:
     A segment that looks like an identifier (digits, a long token, an escape) is not literal: one
     breaker per document would never see two failures.
     """
+    return _route(path) if len(path) <= REMEMBERED else _route.__wrapped__(path)
+
+
+@lru_cache(maxsize=512)
+def _route(path: str) -> str:
     literal = [
         segment
         for segment in path.split("/")

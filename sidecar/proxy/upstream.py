@@ -1,7 +1,8 @@
 """The upstream side: the connections of one provider.
 
-aiohttp's connector opens, pools and resolves (DNS, TLS, proxies, Unix sockets); its parser reads.
-What goes wrong until there is a connection becomes `UpstreamFailed` in this file.
+aiohttp's connector opens and resolves (DNS, TLS, proxies, Unix sockets); its parser reads. What
+goes wrong until there is a connection becomes `UpstreamFailed` in this file. Idle connections are
+kept here: there is one address, so that the next call finds one without a search or a wait.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import socket
 import ssl
+from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -89,9 +91,7 @@ class Upstream:
             url = URL("http://localhost/")
             self.authority, self.prefix = b"localhost", ""
             connector: BaseConnector = UnixConnector(
-                provider.upstream.removeprefix("unix:"),
-                keepalive_timeout=provider.timeouts.keep_alive,
-                limit=0,
+                provider.upstream.removeprefix("unix:"), force_close=True, limit=0
             )
         else:
             parts = urlsplit(provider.upstream)
@@ -99,16 +99,17 @@ class Upstream:
             self.prefix = parts.path.rstrip("/")
             url = URL.build(scheme=parts.scheme, host=parts.hostname or "", port=parts.port)
             connector = TCPConnector(
-                keepalive_timeout=provider.timeouts.keep_alive,
-                limit=0,
-                ttl_dns_cache=DNS_TTL,
-                resolver=Resolver(),
+                force_close=True, limit=0, ttl_dns_cache=DNS_TTL, resolver=Resolver()
             )
         # The connector has no public seam for its protocol; a subclass keeps its own counts.
         connector._factory = cast(  # noqa: SLF001
             "partial[ResponseHandler]", partial(UpstreamProtocol, loop=loop)
         )
         self._connector = connector
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._keep_alive = provider.timeouts.keep_alive
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
         proxy = proxy_for(provider, url)
         self._request = ClientRequest(
             "GET",
@@ -140,24 +141,45 @@ class Upstream:
             else b""
         )
 
-    async def connect(self, *, fresh: bool = False) -> Connection:
-        """A connection, from the pool or new.
+    def reusable(self) -> Connection | None:
+        """The connection that became idle last, if one still stands."""
+        oldest = self._loop.time() - self._keep_alive
+        while self._idle:
+            connection, since = self._idle.pop()
+            if since >= oldest and not connection.closed:
+                return connection
+            connection.close()
+        return None
 
-        Args:
-            fresh: leave no idle connection standing and open a new one.
+    def keep(self, connection: Connection) -> None:
+        """Takes back a connection on which nothing is under way."""
+        if self._closed:
+            connection.close()
+            return
+        self._idle.append((connection, self._loop.time()))
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._keep_alive, self._close_expired)
+
+    def _close_expired(self) -> None:
+        now = self._loop.time()
+        while self._idle and (
+            now >= self._idle[0][1] + self._keep_alive or self._idle[0][0].closed
+        ):
+            self._idle.popleft()[0].close()
+        self._sweep = None
+        if self._idle:
+            left = self._idle[0][1] + self._keep_alive - now
+            self._sweep = self._loop.call_later(left, self._close_expired)
+
+    async def connect(self) -> Connection:
+        """A new connection.
 
         Raises:
             UpstreamFailed: `connect_error`, with the code that tells why.
         """
         began = self._loop.time()
         try:
-            while True:
-                connection = await self._connector.connect(self._request, [], self._timeout)
-                protocol = connection.protocol
-                assert isinstance(protocol, UpstreamProtocol)
-                if not (fresh and protocol.calls):
-                    return connection
-                connection.close()
+            return await self._connector.connect(self._request, [], self._timeout)
         except Exception as error:  # the boundary: the library's families become ours
             failure = _connect_failure(error, self.authority.decode())
             late = self._loop.time() - began - (self._timeout.connect or 0)
@@ -169,13 +191,15 @@ class Upstream:
 
     def drop_idle(self) -> None:
         """Closes the idle connections: one of them was found dead, its siblings are suspect."""
-        # The pool has no public way to do this.
-        for connections in self._connector._conns.values():  # noqa: SLF001
-            while connections:
-                connections.popleft()[0].close()
+        while self._idle:
+            self._idle.pop()[0].close()
 
     async def close(self) -> None:
         """Closes every connection, the busy ones too."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self.drop_idle()
         await self._connector.close()
 
 

@@ -12,6 +12,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sidecar import clock as machine
 from sidecar.envelope.compose import one_line
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.proxy import headers
@@ -32,6 +33,9 @@ SERVER_IN_TROUBLE = {
 
 WELL = frozenset({1000, 1001, 1005})
 """Close codes that say nothing went wrong; 1005 stands for a close without a code."""
+
+CLOSED_GRACE = 1.0
+"""Seconds for the upstream to end a connection on which both sides have said goodbye."""
 
 SERVICE_RESTART = 1012
 GOING_AWAY = 1001
@@ -132,12 +136,17 @@ class WebSocketRelay:
         runtime: the provider.
         exchange: the upstream's connection.
         answer: the head that accepted the handshake.
+
+    Attributes:
+        asked_at: when the caller said what the upstream has not reacted to yet, monotonic seconds;
+            None while it owes nothing: in a conversation silence alone is no sign of a hang.
     """
 
     __slots__ = (
         "_answer",
         "_call",
         "_caller_first",
+        "_closing",
         "_ended",
         "_exchange",
         "_from_caller",
@@ -145,6 +154,7 @@ class WebSocketRelay:
         "_judge",
         "_name",
         "_unread",
+        "asked_at",
     )
 
     def __init__(self, call: Call, runtime: Runtime, exchange: Exchange, answer: Answer) -> None:
@@ -158,6 +168,8 @@ class WebSocketRelay:
         self._from_caller = Frames()
         self._from_upstream = Frames()
         self._unread: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
+        self.asked_at: float | None = None
 
     async def run(self) -> None:
         """Answers the handshake, passes bytes, and settles the call."""
@@ -172,8 +184,9 @@ class WebSocketRelay:
         else:
             self._judge.conclude(self._meaning())
         finally:
-            if self._unread is not None:
-                self._unread.cancel()
+            for timer in (self._unread, self._closing):
+                if timer is not None:
+                    timer.cancel()
         call.connection.finish()
 
     def _switch(self) -> None:
@@ -190,15 +203,28 @@ class WebSocketRelay:
         self._from_caller.feed(data)
         if self._from_caller.close_code is not None and self._from_upstream.close_code is None:
             self._caller_first = True
+        if self.asked_at is None:
+            self.asked_at = machine.monotonic()
         try:
             self._exchange.write(data)
         except ConnectionResetError:
             self._upstream_ended()
+        self._look_for_the_end()
 
     def _upstream_said(self, data: bytes) -> None:
         self._from_upstream.feed(data)
         self._call.heard()
+        self.asked_at = None
         self._call.connection.write(data)
+        self._look_for_the_end()
+
+    def _look_for_the_end(self) -> None:
+        """The upstream's close frame is its last word, whoever ends the connections, and when."""
+        if self._from_upstream.close_code is None:
+            return
+        self._judge.conclude(self._meaning())
+        if self._closing is None and self._from_caller.close_code is not None:
+            self._closing = self._call.plane.loop.call_later(CLOSED_GRACE, self._upstream_ended)
 
     def _caller_flow(self, *, paused: bool) -> None:
         """The caller does not read, or reads again: the upstream waits as long."""

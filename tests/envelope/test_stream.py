@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.model import Headers, Seen
-from sidecar.envelope.stream import StreamReader, classify_stream, is_plain, is_stream
+from sidecar.envelope.stream import (
+    StreamReader,
+    begins_lines,
+    classify_stream,
+    is_open,
+    is_stream,
+    plain_length,
+)
+from sidecar.envelope.vocabulary import OTHER_TERMINALS, TERMINAL_RESPONSES
 from tests.cases import NOW
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -238,6 +246,47 @@ def test_is_stream(kind, begin, answer):
     assert is_stream(kind, begin) is answer
 
 
+@pytest.mark.parametrize(
+    ("begin", "answer"),
+    [
+        (b"", None), (b"\xef", None), (b"\xef\xbb\xbf", None), (b"da", None), (b" \r\n ev", None),
+        (b": comment", None), (b"id: 1\nretry: 2\n: c\r\n\r\n", None), (b":" * 5000, False),
+        (b"data:", True), (b"\xef\xbb\xbfevent: x", True), (b"id: 1\r: c\n\ndata: x", True),
+        (b"date: x", False), (b"id: 1\nname: x", False), (b"{", False), (b"\xef\xbb{", False),
+    ],
+)  # fmt: skip
+def test_how_a_stream_begins(begin, answer):
+    """None: more is needed to tell."""
+    assert is_open(None, begin) is (answer is None)
+    assert is_stream(None, begin) is (answer is True)
+    assert not is_open("text/html", begin)
+    assert not is_open("text/event-stream", begin)
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer"),
+    [
+        (b"", None), (b'{"a":', None), (b'{"a":1}', None), (b'{"a":1}\n', None),
+        (b'{"a":1}\n \r\n', None), (b'{"a":1}\n{', True), (b'\xef\xbb\xbf{"a":1}\r\n{"b', True),
+        (b'{\n  "a": 1', False), (b'{"a":1}\n[', False), (b"{a}\n{b}", False), (b"data: x", False),
+        (b'{"a":"' + b"x" * 5000, False), (b"[1]\n[2]", False),
+    ],
+)  # fmt: skip
+def test_how_lines_begin(begin, answer):
+    """None: more is needed to tell."""
+    assert begins_lines(begin) is answer
+
+
+def test_a_byte_order_mark_in_pieces():
+    seen = Seen(status=200, headers=Headers([]), path="/v1/chat/completions")
+    body = b"\xef\xbb\xbf" + chunk({"content": "x"}, "stop") + b"data: [DONE]\n\n"
+    for cut in range(len(body)):
+        stream = StreamReader(get("openai"), seen)
+        stream.feed(body[:cut])
+        stream.feed(body[cut:])
+        assert stream.terminated, cut
+
+
 def test_a_recorded_stream_is_classified_whole():
     body = chunk({"content": "x"})
     seen = Seen(status=200, headers=Headers([("content-type", "text/event-stream")]), body=body)
@@ -262,17 +311,64 @@ TELLING = [
     b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n',
     b'data: {"done":true}\n\n',
     b'error: {"code":400,"message":"m"}\n\n',
+    b'data: {"type":"image_generation.completed"}\n\n',
+    b'data: {"type": "transcript.text.done"}\n\n',
+    b'data: {"type":"response.done"}\n\n',
 ]
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_chunks_of_mere_content_are_not_looked_into(name):
-    assert is_plain(PLAIN[name] * 3)
+def test_content_is_not_looked_into(name):
+    one = PLAIN[name]
+    assert plain_length(one * 3) == len(one) * 3
     for telling in TELLING:
-        assert not is_plain(PLAIN[name] + telling)
-        assert not is_plain(telling + PLAIN[name])
-    assert not is_plain(PLAIN[name][:-1])
-    assert not is_plain(PLAIN[name][1:])
+        assert plain_length(one * 2 + telling) == len(one) * 2
+        assert plain_length(one + telling + one) == len(one)
+        assert plain_length(telling + one) == 0
+    assert plain_length(one + one[:-1]) == len(one)
+    assert plain_length(one[:-1]) == plain_length(one[1:]) == plain_length(b"") == 0
+
+
+@pytest.mark.parametrize("kind", sorted(OTHER_TERMINALS | TERMINAL_RESPONSES))
+@pytest.mark.parametrize("named", [True, False])
+def test_every_last_word_is_heard_behind_content(kind, named):
+    """Not every server repeats the type of an event in its name."""
+    stream = reader()
+    stream.feed(b'data: {"type":"image_generation.partial_image","b64_json":"x"}\n\n')
+    name = f"event: {kind}\n" if named else ""
+    stream.feed(f'{name}data: {{"type":"{kind}"}}\n\n'.encode())
+    assert stream.terminated
+    assert stream.finish(clean=True).verdict == "success"
+
+
+def test_a_run_that_failed():
+    """The Assistants API tells in the state of the run why it failed."""
+    stream = reader()
+    stream.feed(b'event: thread.run.created\ndata: {"object":"thread.run"}\n\n')
+    error = b'{"code":"rate_limit_exceeded","message":"slow down"}'
+    run = b'{"object":"thread.run","status":"failed","last_error":%b}' % error
+    stream.feed(b"event: thread.run.failed\ndata: %b\n\nevent: done\ndata: [DONE]\n\n" % run)
+    ended = stream.finish(clean=True)
+    assert (ended.envelope.code, ended.verdict) == ("rate_limit_exceeded", "throttle")
+    assert ended.envelope.message == "slow down"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            '{"type":"response.failed","response":{"status":"failed","error":null}}',
+            "without a word",
+        ),
+        ('{"error":{"code":"server_error"}}', "server_error"),
+    ],
+)
+def test_an_error_without_a_message_is_not_called_ok(data, told):
+    stream = reader()
+    stream.feed(f"data: {data}\n\n".encode())
+    message = stream.finish(clean=True).envelope.message
+    assert told in message
+    assert "OK" not in message
 
 
 @given(

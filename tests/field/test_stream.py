@@ -8,13 +8,18 @@ import itertools
 import json
 import random
 import socket
+from pathlib import Path
 
 import pytest
 
 from sidecar import clock
 from sidecar.breaker.model import Verb
-from tests.proxy.callers import Caller, call, chat, request
-from tests.proxy.upstreams import Visit, answer, says
+from sidecar.config.load import load
+from sidecar.daemon import Daemon, Options
+from sidecar.telemetry.observer import CallFinished
+from tests.proxy.callers import Answer, Caller, call, chat, request
+from tests.proxy.conftest import Running
+from tests.proxy.upstreams import Upstream, Visit, answer, says
 
 from .scene import (
     CHAT,
@@ -576,3 +581,167 @@ async def test_f116_an_error_under_any_type_is_still_one(start, upstream) -> Non
     running = await start({"up": base(upstream.url)})
     assert (await ask(running)).status == 503
     assert counted(running) == 1
+
+
+BEGINNINGS = [
+    b"",
+    b"\xef\xbb\xbf",
+    b"\n\n",
+    b": ping\n\n",
+    b"id: 1\r\n",
+    b"retry: 9\n\n",
+    b"event: error\n",
+]
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/json", "application/octet-stream"]
+)
+async def test_f116_wherever_its_beginning_is_cut(start, upstream, kind, beginning) -> None:
+    """A stream without its type is told by its first bytes, and they may come one by one."""
+    failed = beginning + b'data: {"error":{"code":"model_not_found","message":"no gpt-x"}}\n\n'
+    line = f"Content-Type: {kind}\r\n".encode() if kind else b""
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        cut = int(visit.request.get(b"x-cut"))
+        await visit.send(b"HTTP/1.1 200 OK\r\n" + line + b"Transfer-Encoding: chunked\r\n\r\n")
+        for part in (failed[:cut], failed[cut:]):
+            await visit.send(chunk(part))
+            # Two reads, and not one of both.
+            await asyncio.sleep(0.002)
+        await visit.send(LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url)})
+    for cut in range(1, len(beginning) + 7):
+        caller = await open_stream(running.port, CHAT, ("X-Cut", str(cut)))
+        found = await caller.answer()
+        assert (found.status, found.clean) == (404, True), cut
+        caller.close()
+    assert {call.envelope.code for call in running.calls} == {"model_not_found"}
+
+
+async def test_f116_bytes_that_are_no_stream_are_looked_at_once(start, upstream) -> None:
+    """As soon as a download has begun like none, it passes as it comes."""
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        kind = b"Content-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await visit.send(b"HTTP/1.1 200 OK\r\n" + kind, chunk(b"\0"))
+        await go.wait()
+        await visit.send(chunk(bytes(range(256))), LAST_CHUNK)
+
+    upstream.script = script
+    running = await start({"up": base(upstream.url, timeouts={"hold": "30s"})})
+    caller = await open_stream(running.port, "/up/files")
+    async with asyncio.timeout(5):
+        await caller.head()
+        await caller.reader.readexactly(len(chunk(b"\0")))
+    go.set()
+    assert await caller.reader.readuntil(LAST_CHUNK) == chunk(bytes(range(256))) + LAST_CHUNK
+    assert (counted(running), total(running, "success")) == (0, 1)
+
+
+async def silence(file: Path, silent: str, minutes: float) -> tuple[Answer, CallFinished]:
+    """What a daemon makes of an upstream that says nothing for so long, at one place of a stream."""
+    loop = asyncio.get_running_loop()
+    real, ahead = loop.time, 0.0
+    loop.time = lambda: real() + ahead  # type: ignore[method-assign]
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        if silent != "head":
+            await visit.send(STREAM_HEAD, chunk(b": ping\n\n"))
+        if silent == "middle":
+            await visit.send(chunk(delta("a")))
+        begun.set()
+        await go.wait()
+        if silent == "head":
+            await visit.send(STREAM_HEAD)
+        await visit.send(chunk(delta("b", "stop")), chunk(DONE), LAST_CHUNK)
+
+    upstream = Upstream(script)
+    await upstream.start()
+    provider = {"upstream": upstream.url, "dialect": "openai"}
+    admin = {"listen": "127.0.0.1:0"}
+    file.write_text(
+        json.dumps({"listen": "127.0.0.1:0", "admin": admin, "providers": {"up": provider}})
+    )
+    daemon = Daemon(Options(config=file), load(file, environ={}))
+    await daemon.start()
+    running = Running(daemon)
+    caller = await open_stream(running.port)
+    await begun.wait()
+    # What was sent is read before its clock goes on.
+    await asyncio.sleep(0.05)
+    for _ in range(int(minutes * 120)):
+        ahead += 0.5
+        await asyncio.sleep(0)
+    go.set()
+    found = await caller.answer()
+    await until(lambda: running.calls)
+    await Caller.close_all()
+    await daemon.close()
+    await upstream.stop()
+    return found, running.calls[-1]
+
+
+@pytest.mark.parametrize(
+    ("silent", "minutes", "code"),
+    [
+        ("head", 9, None), ("head", 10, "first_byte_timeout"),
+        ("content", 9, None), ("content", 10, "first_content_timeout"),
+        ("middle", 4.9, None), ("middle", 5.1, "idle_timeout"),
+    ],
+)  # fmt: skip
+def test_f107_the_clocks_as_they_are_shipped(tmp_path, silent, minutes, code) -> None:
+    """Nine silent minutes and then an answer is a success; ten are none, nor five in its middle."""
+    found, call = asyncio.run(silence(tmp_path / "breakers.yaml", silent, minutes))
+    if code is None:
+        assert found.clean
+        assert found.body.endswith(DONE)
+        assert call.verdict == "success"
+    else:
+        assert code.encode() in found.body
+        assert (call.envelope.code, call.verdict) == (code, "failure")
+
+
+@pytest.mark.parametrize(("dialect", "session"), [("mcp", False), ("generic", True)])
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_f107_who_only_listens_waits_for_nothing(
+    start, upstream, dialect, session, leaves
+) -> None:
+    """MCP's clients keep a stream open for what the server may have to say; that may take hours."""
+    go = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(STREAM_HEAD)
+        await go.wait()
+        await visit.send(chunk(b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n'))
+        await asyncio.sleep(0.1)
+        await visit.send(LAST_CHUNK)
+
+    upstream.script = script
+    clocks = dict.fromkeys(("first_byte", "first_content", "idle", "abandoned"), "50ms")
+    section = base(upstream.url, dialect, timeouts={**clocks, "hold": "10ms"})
+    running = await start({"up": section})
+    headers = [("Accept", "text/event-stream")] + [("Mcp-Session-Id", "s1")] * session
+    caller = await Caller.connect(running.port)
+    await caller.send(request("/up/mcp", "GET", None, *headers))
+    await caller.head()
+    # What is tested is a silence that is longer than every limit.
+    await asyncio.sleep(0.2)
+    if leaves:
+        caller.writer.transport.abort()
+    else:
+        go.set()
+        await caller.reader.readuntil(LAST_CHUNK)
+    await until(lambda: running.calls)
+    assert running.calls[0].verdict == ("neutral" if leaves else "success")
+    assert counted(running) == 0
+    go.set()

@@ -216,7 +216,7 @@ async def test_a_stream_that_runs_counts_as_accepted_from_its_first_word(start, 
     await reset(running)
     await ask(running)
     await reset(running)
-    (limit,) = running.daemon.registry.gates("up")._limits.values()
+    (limit,) = running.daemon.registry.gates("up").limits.values()
     limit.gate._unhinted = 5
     caller = await Caller.connect(running.port)
     await caller.send(request(CHAT, "POST", chat(stream=True), JSON, KEY))
@@ -242,7 +242,7 @@ async def test_the_order_of_refusals(start, upstream) -> None:
         ("x-sidecar-admin", "1"),
     )
     assert decision(await ask(running)) == "breaker_open"
-    (key,) = running.daemon.registry.gates("up")._limits
+    (key,) = running.daemon.registry.gates("up").limits
     now = clock.monotonic()
     running.daemon.registry.gates("up").ran_out(key, now, "credits_exhausted", None)
     found = await ask(running)
@@ -349,7 +349,7 @@ async def test_d_hints_in_every_form(start, upstream, headers, left, source) -> 
     upstream.script = says(error(429, "rate_limit_exceeded", *headers))
     running = await start({"up": upstream.url})
     await ask(running)
-    (limit,) = running.daemon.registry.gates("up")._limits.values()
+    (limit,) = running.daemon.registry.gates("up").limits.values()
     now = clock.monotonic()
     assert max(0.0, limit.gate.opens_at - now) == pytest.approx(left, abs=1.1 if left > 9 else 0.3)
     shown = limit.gate.snapshot(now)
@@ -482,7 +482,7 @@ async def test_open_after_is_the_last_resort(start, upstream, ahead) -> None:
         if decision(found) == "breaker_open":
             break
         seen.append((decision(found), found.get("x-sidecar-verdict")))
-        (limit,) = running.daemon.registry.gates("up")._limits.values()
+        (limit,) = running.daemon.registry.gates("up").limits.values()
         ahead.later(max(5.0 if n < 20 else 20.0, limit.gate.opens_at - clock.monotonic()))
     assert decision(found) == "breaker_open"
     assert 600 < clock.monotonic() - began < 800

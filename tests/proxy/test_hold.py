@@ -67,6 +67,17 @@ async def test_an_outage_is_counted_and_may_be_repeated(start, upstream) -> None
     caller.close()
 
 
+async def test_the_error_of_a_response_stands_by_itself_in_a_body(start, upstream) -> None:
+    """Clients look for it where bodies have it, and not in a response that is none."""
+    error = {"code": "context_length_exceeded", "message": "too long for gpt-x"}
+    failed = {"type": "response.failed", "response": {"status": "failed", "error": error}}
+    upstream.script = scripted(b"data: " + json.dumps(failed).encode() + b"\n\n")
+    running = await start({"up": upstream.url})
+    caller = await stream(running, "/up/v1/responses")
+    found = await caller.answer()
+    assert (found.status, found.json) == (400, {"error": error})
+
+
 @pytest.mark.parametrize("end", ["hang", "close", "reset"])
 async def test_how_the_upstream_ends_after_its_error_is_all_one(start, upstream, end) -> None:
     upstream.script = scripted(MISSING, end=end)

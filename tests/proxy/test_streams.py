@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from typing import Any
 
@@ -255,6 +256,37 @@ async def test_f113_a_caller_that_does_not_read_stops_the_upstream(start, upstre
     assert sent < 60_000_000
     assert running.calls[-1].verdict == "neutral"
     caller.close()
+
+
+@pytest.mark.parametrize("ending", [(delta("", "stop"), DONE), ()], ids=["whole", "cut"])
+async def test_f113_a_caller_that_never_reads_the_end_is_let_go(start, upstream, ending) -> None:
+    """The upstream is done and the call is over, but its last bytes are still to be sent."""
+    event = b"data: " + b"x" * 8_000 + b"\n\n"
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(HEAD)
+        (connection,) = running.daemon.plane._connections
+        while not connection.transport.get_write_buffer_size():
+            await visit.send(chunk(event))
+            await asyncio.sleep(0)
+        await visit.send(*(chunk(part) for part in ending), b"0\r\n\r\n")
+
+    upstream.script = script
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": {"client": "200ms"}}},
+        defaults={"timeouts": {"client": "200ms"}},
+    )
+    loop = asyncio.get_running_loop()
+    with socket.socket() as caller:
+        caller.setblocking(False)
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await loop.sock_connect(caller, ("127.0.0.1", running.port))
+        kind = ("Content-Type", "application/json")
+        await loop.sock_sendall(caller, request(CHAT, "POST", chat(stream=True), kind))
+        async with asyncio.timeout(5):
+            while not running.calls or running.daemon.plane._connections:
+                await asyncio.sleep(0.01)
 
 
 async def test_f118_streams_survive_a_reload_and_an_open_breaker(start, upstream) -> None:

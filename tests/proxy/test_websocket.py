@@ -115,6 +115,91 @@ async def test_close_codes(start, code, verdict) -> None:
         assert "told so" in call.envelope.message
 
 
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(
+    ("code", "verdict"), [(1000, "success"), (1008, "alive"), (1011, "failure"), (1013, "failure")]
+)
+async def test_a_close_counts_whoever_ends_the_connection(
+    start, upstream, code, verdict, answers
+) -> None:
+    """Some clients drop the connection as soon as they have read the server's close frame."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(switching(visit), close_frame(code, "told so", masked=False))
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
+    await caller.head()
+    await caller.reader.readexactly(len(close_frame(code, "told so", masked=False)))
+    if answers:
+        await caller.send(close_frame(code, "", masked=True))
+    caller.close()
+    call = await told(running)
+    assert call.verdict == verdict
+    assert (call.envelope.code if call.envelope else None) == (
+        str(code) if verdict == "failure" else None
+    )
+
+
+@pytest.mark.parametrize("first", ["caller", "upstream"])
+async def test_a_socket_that_stays_open_after_both_goodbyes(start, upstream, first) -> None:
+    goodbye = close_frame(1000, "", masked=True)
+
+    async def script(visit: Visit) -> None:
+        await visit.send(switching(visit))
+        if first == "caller":
+            await visit.reader.readexactly(len(goodbye))
+        await visit.send(close_frame(1000, "", masked=False))
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
+    await caller.head()
+    if first == "upstream":
+        await caller.reader.readexactly(len(close_frame(1000, "", masked=False)))
+    await caller.send(goodbye)
+    async with asyncio.timeout(HANG):
+        while await caller.reader.read(100):
+            pass
+        while upstream.open_connections:
+            await asyncio.sleep(0.01)
+    assert (await told(running)).verdict == "success"
+
+
+@pytest.mark.parametrize(("asks", "verdict"), [(True, "failure"), (False, "neutral")])
+async def test_only_an_upstream_that_owes_an_answer_is_abandoned(
+    start, upstream, asks, verdict
+) -> None:
+    async def script(visit: Visit) -> None:
+        await visit.send(switching(visit))
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    timeouts = {"abandoned": "50ms"}
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": timeouts}}
+    )
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
+    await caller.head()
+    if asks:
+        await caller.send(b"\x81\x80abcd")
+    # What is tested is a silence that is longer than the limit.
+    await asyncio.sleep(0.15)
+    caller.writer.transport.abort()
+    call = await told(running)
+    assert call.verdict == verdict
+    assert (call.envelope.code if call.envelope else None) == ("hang_abandoned" if asks else None)
+
+
 async def test_an_end_without_a_close_is_a_failure(start, upstream) -> None:
     async def script(visit: Visit) -> None:
         await visit.send(switching(visit), b"\x81\x02hi")

@@ -177,6 +177,11 @@ class Dialect:
         del method, path
         return False
 
+    def only_listens(self, method: str, path: str) -> bool:
+        """Whether nothing is asked on this route: its stream tells what happens when it does."""
+        del method, path
+        return False
+
     def repeatable(self, method: str, path: str) -> bool:
         """Whether a POST of this route may be sent twice: asking a model changes nothing."""
         return self.is_model_route(method, path)
@@ -185,19 +190,23 @@ class Dialect:
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """Whether a 2xx body is worth decoding; few substring searches in the common case."""
-        marked = b'"error' in body
+        # `find`, and not `in`: that makes CPython (3.11) an exception for each word in bytes.
+        find = body.find
+        marked = find(b'"error') >= 0
         if marked and (
-            b'"errors"' in body or b'"failed"' in body or ERROR_IN_EARNEST.search(body) is not None
+            find(b'"errors"') >= 0
+            or find(b'"failed"') >= 0
+            or ERROR_IN_EARNEST.search(body) is not None
         ):
             return True
         return (
-            _EARLY_SIGN.match(body[:512]) is not None
+            _EARLY_SIGN.match(body, 0, 512) is not None
             or (
                 len(body) < _SMALL
                 and (
-                    (marked and b'"error_message"' in body)
-                    or b"false" in body
-                    or b'"statusCode"' in body
+                    (marked and find(b'"error_message"') >= 0)
+                    or find(b"false") >= 0
+                    or find(b'"statusCode"') >= 0
                 )
                 and _SIGN_IN_SMALL.search(body) is not None
             )

@@ -90,6 +90,11 @@ class MCP(Generic):
         del method, path
         return False
 
+    def only_listens(self, method: str, path: str) -> bool:
+        """Clients keep a stream open for what the server has to say; for hours that is nothing."""
+        del path
+        return method == "GET"
+
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
         """For an error in earnest, or a tool that failed."""
         if b'"isError"' in body and _TOOL_FAILED.search(body) is not None:
