@@ -86,6 +86,8 @@ class Starter:
             NotInstalled: its program is not there.
             DidNotStart: it did not listen in time.
         """
+        if name not in STARTERS:
+            raise NotInstalled(f"none of {', '.join(STARTERS)}")
         return STARTERS[name](self)
 
     def _begun(

@@ -7,6 +7,7 @@ from string import Template
 from typing import Any
 
 from bench import plot, report
+from bench.growth import DIALECTS
 
 SPEED = [
     ("calls per core-second", "per_core", ",.0f"),
@@ -125,6 +126,8 @@ def write(document: Path, found: dict[str, Any], figures: dict[str, Any] | None)
         how=f"{found['rounds']} rounds of {found['seconds']:g} s, load by {found['load']}",
         race=race(found),
         growth=growth(found["growth"]),
+        dialects=", ".join(DIALECTS),
+        remains=(Path(__file__).parent / "remains.md").read_text().strip(),
         figures="" if figures is None else report.tables(figures["rounds"]),
         promises=""
         if figures is None

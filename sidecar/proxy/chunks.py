@@ -11,6 +11,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+LONGEST_SIZE = 7
+"""Digits of a chunk's size; a longer one is in no usual form."""
+
+_DIGITS = b"0123456789abcdefABCDEF"
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,7})\r\n")
 _BEGUN = re.compile(rb"[0-9A-Fa-f]{1,7}\r?")
 
@@ -53,6 +57,9 @@ class Chunks:
             return Cut(size, [], size)
         first = at = self._owed
         self._owed = 0
+        all_of_it = _all_whole(data[at:] if at else data)
+        if all_of_it is not None:
+            return Cut(first, all_of_it, size)
         whole: list[bytes] = []
         while at < size:
             line = _SIZE.match(data, at)
@@ -80,3 +87,20 @@ class Chunks:
             self.lost = True
         else:
             self._owed = found.end() - len(line) + int(found[1], 16) + 2
+
+
+def _all_whole(data: bytes) -> list[bytes] | None:
+    """The contents of bytes that are whole chunks and nothing else; None where in doubt.
+
+    Contents without a CRLF, as events mostly are, can be told at once by splitting there.
+    """
+    pieces = data.split(b"\r\n")
+    if len(pieces) % 2 == 0 or pieces.pop():
+        return None
+    sizes, contents = pieces[::2], pieces[1::2]
+    # Python's numbers may have a sign, blanks, underscores and a prefix; a chunk's size may not.
+    odd = b"".join(sizes).translate(None, _DIGITS)
+    if odd or not all(sizes) or max(map(len, sizes)) > LONGEST_SIZE:
+        return None
+    told = [int(size, 16) for size in sizes]
+    return contents if told == list(map(len, contents)) and 0 not in told else None
