@@ -32,7 +32,8 @@ CODE_LIMIT = 64
 RAW_BODY_LIMIT = 65536
 
 _ILLEGAL_IN_CODE = re.compile(r"[^A-Za-z0-9._:/#-]")
-_NOT_ONE_LINE = re.compile(r"[\s\x00-\x1f\x7f\u2028\u2029]+")
+# Half a surrogate pair is no text that UTF-8, or a strict reader of JSON, knows.
+_NOT_ONE_LINE = re.compile(r"[\s\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]+")
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

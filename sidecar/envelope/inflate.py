@@ -35,6 +35,8 @@ _MEMBERS = 1000
 _LAYERS = 8
 # RFC 9659: a content coding uses at most 8 MiB of window; it bounds the decoder's memory.
 _ZSTD_WINDOW_LOG = 23
+# Its method and window, and a check of both (RFC 1950).
+_ZLIB_HEAD = 2
 _GZIP, _ZLIB, _RAW = zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 _Decoder = Callable[[bytes, int, bytearray], None]
@@ -84,6 +86,7 @@ class StreamInflater:
         """
         self._coding = encoding.strip().lower()
         self._engine: Any = None
+        self._unread = b""
         if self._coding in ("gzip", "x-gzip"):
             self._engine = zlib.decompressobj(_GZIP)
         elif self._coding == "deflate":
@@ -103,6 +106,8 @@ class StreamInflater:
         """
         if self._engine is None:
             return None
+        if self._coding == "deflate":
+            return self._deflated(chunk, limit)
         try:
             if self._coding == "br":
                 text = bytes(self._engine.process(chunk, output_buffer_limit=limit))
@@ -111,14 +116,27 @@ class StreamInflater:
                 text = bytes(self._engine.decompress(chunk, limit))
                 full = bool(self._engine.unconsumed_tail)
         except _ERRORS:
-            if self._coding == "deflate" and self._engine is not None:
-                self._coding, self._engine = "raw", zlib.decompressobj(_RAW)
-                return self.feed(chunk, limit)
             text, full = b"", True
         if full:
             self._engine = None
             return None
         return text
+
+    def _deflated(self, chunk: bytes, limit: int) -> bytes | None:
+        """`feed` while the head of the body is awaited, which tells what the name stands for.
+
+        Only the head: what is damaged behind it is not the bare format.
+        """
+        self._unread += chunk
+        if len(self._unread) < _ZLIB_HEAD:
+            return b""
+        first, second = self._unread[:_ZLIB_HEAD]
+        if first & 0xF == zlib.DEFLATED and (first << 8 | second) % 31 == 0:
+            self._coding = "zlib"
+        else:
+            self._coding, self._engine = "raw", zlib.decompressobj(_RAW)
+        chunk, self._unread = self._unread, b""
+        return self.feed(chunk, limit)
 
 
 def _pieces(body: bytes, start: int = 0) -> Iterator[bytes]:
