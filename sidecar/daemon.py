@@ -11,6 +11,8 @@ import gc
 import logging
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +30,9 @@ from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
 from sidecar.config.watch import EVERY, SETTLE, Watch, watchable
 from sidecar.dependencies.guard import Dependencies
+from sidecar.faults.injector import Faults
+from sidecar.fleet.state import Keeper
+from sidecar.proxy import limit_key
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
@@ -47,6 +52,12 @@ SUSPENDED = 5.0
 
 CLOSING = 5.0
 """Seconds that closing may take after the drain, as told to the service manager."""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What a daemon is told by: stop, stop, reload."""
+
+EXITING = 2.0
+"""Seconds that the interpreter may take to end once everything is closed."""
 
 STATUS_EVERY = 5.0
 """Seconds between two looks at what the service manager should show of the state."""
@@ -113,6 +124,7 @@ class Daemon:
         self.dependencies = Dependencies(
             config.dependencies, self.registry, self.observer, self.plane.watch.network
         )
+        self.keeper = Keeper(config.state_file, self.registry, self._state_fault)
         self.admin = AdminPlane(self)
         self.probe = ProbePlane(self)
         self.started_at = clock.wall()
@@ -132,9 +144,18 @@ class Daemon:
 
     # -- what the admin plane sees ----------------------------------------------------------
 
+    @property
+    def faults(self) -> Faults:
+        """What is done to calls on purpose."""
+        return self.plane.faults
+
     def in_flight(self, provider: str) -> int:
         """Calls of a provider that have begun and not ended."""
         return self.plane.in_flight(provider)
+
+    async def settled(self) -> None:
+        """Returns when what must survive a restart is kept, or cannot be."""
+        await self.keeper.settled()
 
     @property
     def network_down(self) -> bool:
@@ -231,6 +252,10 @@ class Daemon:
 
     def _transition(self, transition: Transition) -> None:
         self.observer.emit(transition)
+        self.keeper.soon()
+
+    def _state_fault(self, error: Exception) -> None:
+        self.observer.emit(Fault(at=clock.wall(), where="state", error=error))
 
     def _breaker_fault(self, error: Exception) -> None:
         self.observer.emit(Fault(at=clock.wall(), where="breaker", error=error))
@@ -251,6 +276,8 @@ class Daemon:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_fault)
+        await self.keeper.restore()
+        limit_key.use_secret(self.keeper.secret)
         try:
             names: list[str] = []
             for address in self.manager.listens("listen", self.config.listen):
@@ -340,6 +367,7 @@ class Daemon:
                 told = now
                 self.manager.status(self._status_line())
             self.dependencies.tick(now)
+            self.keeper.look()
             self.failures.settle()
             offset = clock.wall() - now
             if offset - before > SUSPENDED:
@@ -389,6 +417,8 @@ class Daemon:
                 task.cancel()
         self.plane.stop_listening()
         await self.plane.stop()
+        if self.listening:
+            await self.keeper.close()
         await self.admin.stop()
         await self.probe.stop()
         self.log.flush()
@@ -420,6 +450,15 @@ def serve(options: Options) -> int:
             return runner.run(_serve(options, config))
     finally:
         handler.flush()
+        _forget_unwritten()
+
+
+def _forget_unwritten() -> None:
+    """Lines that a full disk did not take must not turn the end into a failure."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 async def _serve(options: Options, config: Config) -> int:
@@ -432,9 +471,10 @@ async def _serve(options: Options, config: Config) -> int:
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, daemon.stop)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    for number, act in zip(SIGNALS, (daemon.stop, daemon.stop, reload), strict=True):
+        loop.add_signal_handler(number, act)
+    # Held back since the command began, so that an edit during the start is not lost.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     await daemon.start()
     # What exists now lives as long as the process: the collector need not look at it again.
     gc.collect()
@@ -444,7 +484,23 @@ async def _serve(options: Options, config: Config) -> int:
         await daemon.run()
     finally:
         await daemon.close()
+        _nothing_more(loop)
     return 0
+
+
+def _nothing_more(loop: asyncio.AbstractEventLoop) -> None:
+    """What is left is the interpreter's own end, which nothing may turn into a failure.
+
+    A loop that closes gives signals their defaults back, and a further SIGTERM would end the
+    process as if it had failed; a thread that hangs (a resolver, a mount) would be waited for
+    without end.
+    """
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    overdue = threading.Timer(EXITING, os._exit, (0,))
+    overdue.daemon = True
+    overdue.start()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -463,6 +519,7 @@ def restart_needed(old: Config, new: Config) -> tuple[str, ...]:
         "admin.listen": (old.admin.listen, new.admin.listen),
         "probe.listen": (old.probe_listen, new.probe_listen),
         "log.format": (old.log.format, new.log.format),
+        "state_file": (old.state_file, new.state_file),
     }
     return tuple(key for key, (before, after) in pairs.items() if before != after)
 

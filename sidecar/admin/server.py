@@ -19,9 +19,11 @@ import msgspec
 from aiohttp import web
 
 from sidecar import clock
+from sidecar.admin import faults
 from sidecar.admin.agents import AgentCalls, AgentView
 from sidecar.admin.answers import HEADERS, AdminError, answer, json_answer
 from sidecar.admin.events import EventHub
+from sidecar.admin.faults import FaultsView
 from sidecar.admin.listeners import Door, Listeners
 from sidecar.admin.orders import read_orders
 from sidecar.admin.page import page
@@ -84,7 +86,7 @@ class BreakerControl(SnapshotSource, readings.Breakers, Protocol):
         """Act on one breaker; see `Registry.control` for what it raises."""
 
 
-class DaemonView(AgentView, readings.Source, Protocol):
+class DaemonView(AgentView, FaultsView, readings.Source, Protocol):
     """What the admin plane sees of the daemon."""
 
     @property
@@ -102,6 +104,9 @@ class DaemonView(AgentView, readings.Source, Protocol):
     @property
     def draining(self) -> bool:
         """Whether the daemon is on its way out."""
+
+    async def settled(self) -> None:
+        """Wait until what must survive a restart is kept, or cannot be."""
 
     async def reload(self) -> ReloadResult:
         """Read the configuration again, and take it if it is good."""
@@ -198,6 +203,8 @@ class AdminPlane:
         if path in self._reads:
             check_method(request, "GET", "HEAD")
             return await self._reads[path](request)
+        if path == "/faults":
+            return await self._faults(request)
         if path == "/reload":
             self._check_mutation(request)
             return await self._reload()
@@ -208,8 +215,8 @@ class AdminPlane:
         raise AdminError(
             404,
             "not_found",
-            "no such call: GET /, /healthz, /readyz, /status, /metrics, /events, /config; "
-            "POST /reload, /breakers/{key}/{verb}; what agents ask is below /v1/",
+            "no such call: GET /, /healthz, /readyz, /status, /metrics, /events, /config, /faults; "
+            "POST /reload, /faults, /breakers/{key}/{verb}; what agents ask is below /v1/",
         )
 
     def _check_mutation(self, request: web.BaseRequest) -> None:
@@ -250,6 +257,13 @@ class AdminPlane:
             },
         )
 
+    async def _faults(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method in ("GET", "HEAD"):
+            return faults.shown(self._daemon)
+        check_method(request, "GET", "HEAD", "POST")
+        self._check_mutation(request)
+        return faults.added(self._daemon, await read_body(request))
+
     async def _control(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         segments = path.split("/")
         if len(segments) != 4 or not segments[2]:
@@ -280,6 +294,8 @@ class AdminPlane:
                 at=wall, key=snapshot.key, verb=word, duration=orders.seconds, reason=orders.reason
             )
         )
+        # Who reads the answer may pull the plug after it.
+        await self._daemon.settled()
         times = Times(now, wall)
         if snapshot.key in self._daemon.config.dependencies:
             return json_answer(dependency_entry(self._daemon, snapshot, times))

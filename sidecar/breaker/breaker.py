@@ -51,6 +51,7 @@ from sidecar.breaker.model import (
     State,
     Transition,
 )
+from sidecar.breaker.saved import FAR, Hold, SavedBreaker, SetMode, Wait
 from sidecar.envelope.model import Verdict
 
 CLOSED: Final = State.CLOSED
@@ -496,6 +497,54 @@ class Breaker(CircuitBreakerListener):
             reason = None if override is None else override.reason
             self._start_over(Event.CLOSE, _because("switched off", reason), now)
 
+    # What outlives the process.
+
+    def saved(self, now: float, subject: str | None) -> SavedBreaker | None:
+        """What must outlive the process; None if nothing must."""
+        self.tick(now)
+        run, forced, override = self._evidence.run, self._forced, self._mode_override
+        wait = hold = mode = None
+        if self._state is OPEN and now < run.wait_until <= self._open_until:
+            hint = None if run.hint is None else min(run.hint, FAR)
+            wait = Wait(until=run.wait_until, hint=hint, kind=self._tripped_by, reason=self._reason)
+        if forced is not None:
+            hold = Hold(state=State(forced.value), until=forced.until, reason=forced.reason)
+        if override is not None:
+            mode = SetMode(mode=Mode(override.value), until=override.until, reason=override.reason)
+        if wait is None and hold is None and mode is None:
+            return None
+        return SavedBreaker(since=self._since, subject=subject, hold=hold, mode=mode, wait=wait)
+
+    def restore(self, saved: SavedBreaker, now: float) -> bool:
+        """Take up what an earlier process knew, as far as it still holds.
+
+        Returns:
+            Whether anything of it did.
+        """
+        wait, hold, mode = saved.wait, saved.hold, saved.mode
+        taken = False
+        if wait is not None and wait.until > now and self._mode is not Mode.OFF:
+            self._resume_wait(wait, now)
+            taken = True
+        if hold is not None and hold.state is not HALF_OPEN and _still(hold.until, now):
+            self.force(hold.state, now, hold.until, hold.reason)
+            taken = True
+        if taken:
+            self._since = min(saved.since, now)
+            if self._state is OPEN:
+                self._opened_at = self._since
+        if mode is not None and _still(mode.until, now):
+            self.set_mode(mode.mode, now, mode.until, mode.reason)
+            taken = True
+        return taken
+
+    def _resume_wait(self, wait: Wait, now: float) -> None:
+        until = min(wait.until, now + self._settings.retry_after_max)
+        self._evidence.run.remember(until, wait.hint)
+        self._open_until = until
+        self._tripped_by = wait.kind
+        self._move(Event.TRIP, wait.reason or "the upstream asked to wait", now)
+
     # What is shown.
 
     @property
@@ -560,6 +609,10 @@ class Breaker(CircuitBreakerListener):
 
 def _over(override: Override, now: float) -> bool:
     return override.until is not None and override.until <= now
+
+
+def _still(until: float | None, now: float) -> bool:
+    return until is None or until > now
 
 
 def _because(what: str, reason: str | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from math import inf
 from typing import Final
 
@@ -26,6 +27,7 @@ from sidecar.breaker.model import (
     UnknownKeyError,
     UpstreamVerdict,
 )
+from sidecar.breaker.saved import SavedProvider
 
 KEYS: Final = 1024
 """Breakers a provider has at most, its own and the shared one included."""
@@ -196,6 +198,38 @@ class Provider:
     def _accepted_lately(self, subject: str, now: float) -> float:
         breaker = self.own if self.settings.scope is Scope.PROVIDER else self.find(subject)
         return 0.0 if breaker is None else breaker.accepted_lately(now)
+
+    def saved(self, now: float) -> SavedProvider | None:
+        """What of it must outlive the process; None if nothing must."""
+        start = len(self.name) + 1
+        found = [breaker.saved(now, breaker.key[start:] or None) for breaker in self.breakers()]
+        kept = tuple(one for one in found if one is not None)
+        limits = self.gates.saved(now)
+        if not kept and not limits:
+            return None
+        return SavedProvider(identity=self._identity(), breakers=kept, limits=limits)
+
+    def restore(self, saved: SavedProvider, now: float) -> int:
+        """Take up what an earlier process knew, if it knew this upstream.
+
+        Returns:
+            How many breakers and keys took up something.
+        """
+        if saved.identity != self._identity():
+            return 0
+        taken = self.gates.restore(saved.limits, now)
+        for one in saved.breakers:
+            try:
+                breaker = self.obtain(one.subject or "", now)
+            except (UnknownKeyError, NoRoomError):
+                continue
+            taken += breaker.restore(one, now)
+        return taken
+
+    def _identity(self) -> str:
+        """Tells whether it is still the same; an address may hold a secret, so it is hashed."""
+        told = f"{self.settings.scope.value} {self.settings.upstream}".encode("utf-8", "replace")
+        return blake2b(told, digest_size=16).hexdigest()
 
     def _make(self, subject: str, now: float) -> Breaker:
         if subject == SHARED:

@@ -61,6 +61,10 @@ class Quota:
             self._asked_at = None
             self.next_check = now
 
+    def resume(self, next_check: float, now: float) -> None:
+        """Ask again when an earlier process would have; what it was told is not asked anew."""
+        self.next_check = min(next_check, now + self._recheck)
+
     def configure(self, recheck: float) -> None:
         """Take another interval; a check that is due sooner stays due."""
         asked = self._spent_at if self._asked_at is None else self._asked_at

@@ -24,6 +24,7 @@ from sidecar.breaker.model import (
     Verb,
 )
 from sidecar.breaker.provider import Provider
+from sidecar.breaker.saved import SavedProvider
 
 
 class Registry:
@@ -144,6 +145,23 @@ class Registry:
         else:
             breaker.set_mode(Mode(verb.value), now, until, reason)
         return breaker.snapshot(now)
+
+    def saved(self, now: float) -> dict[str, SavedProvider]:
+        """What must outlive the process, by provider; those with nothing to keep are left out."""
+        found = {name: provider.saved(now) for name, provider in self._providers.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def restore(self, saved: Mapping[str, SavedProvider], now: float) -> int:
+        """Take up what an earlier process knew of the providers that there still are.
+
+        Returns:
+            How many breakers and keys took up something.
+        """
+        return sum(
+            self._providers[name].restore(one, now)
+            for name, one in saved.items()
+            if name in self._providers
+        )
 
     def pardon(self, providers: Iterable[str], since: float, now: float, reason: str) -> None:
         """Take back what failed connections of these providers did since a time (seconds)."""

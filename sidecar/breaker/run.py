@@ -63,6 +63,11 @@ class Run:
             self.wait_until = wait_until
             self.hint = retry_after
 
+    def remember(self, wait_until: float, hint: float | None) -> None:
+        """Take up the wait that an earlier process was asked for."""
+        self.wait_until = wait_until
+        self.hint = hint
+
     def floor(self, now: float) -> float:
         """The time before which an upstream asked not to be called; a past one is dropped."""
         if self.wait_until <= now:

@@ -447,6 +447,22 @@ class Gate:
         self._move(Event.RESET)
         self._changed()
 
+    def named_wait(self, now: float) -> tuple[float, Hint] | None:
+        """The time before which the upstream itself asked not to call; a guess of ours is none."""
+        self.tick(now)
+        if self._hint is None or now >= self._not_before:
+            return None
+        return self._not_before, self._hint
+
+    def resume(self, until: float, hint: Hint, now: float) -> bool:
+        """Take up a wait that an earlier process was asked for; False if it is over."""
+        until = min(until, now + self._settings.retry_after_max)
+        if until <= now:
+            return False
+        self._close(until, hint)
+        self._changed()
+        return True
+
     def configure(self, settings: GateSettings, now: float) -> None:
         """Take other settings; what is closed stays closed, and held calls keep their deadlines."""
         if settings.sustained_window != self._settings.sustained_window:

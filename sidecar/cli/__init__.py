@@ -12,7 +12,8 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "observe": ("control", "let a breaker count and report, and refuse nothing"),
     "off": ("control", "switch a breaker off"),
     "classify": ("classify", "say what one recorded error is"),
+    "faults": ("faults", "show what the daemon would inject, and how it is judged"),
     "demo": ("demo", "show in half a minute what the daemon is for; no network is needed"),
     "healthcheck": ("healthcheck", "exit 0 if the daemon is alive"),
 }
@@ -113,9 +115,10 @@ def _dispatch(arguments: list[str]) -> int:
         arguments = arguments[1:]
     if first == "serve":
         _stop_at_once_while_starting()
-    module = module_of(first)
-    parsed = parser_of(first, module).parse_args(arguments, argparse.Namespace(command=first))
-    code = module.execute(parsed)
+    with _reloads_held_back() if first == "serve" else nullcontext():
+        module = module_of(first)
+        parsed = parser_of(first, module).parse_args(arguments, argparse.Namespace(command=first))
+        code = module.execute(parsed)
     sys.stdout.flush()  # here and not at the end of the interpreter, where nothing is caught
     return code
 
@@ -133,6 +136,22 @@ def _stop_at_once_while_starting() -> None:
         # A background job of a shell without job control inherits an ignored SIGINT.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
+
+
+@contextmanager
+def _reloads_held_back() -> Iterator[None]:
+    """A SIGHUP during the start is kept for the daemon, which lets it through once it can reload.
+
+    One that comes when there is nothing to reload any more has nobody to go to.
+    """
+    hangup = {signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, hangup)
+    try:
+        yield
+    finally:
+        if signal.SIGHUP in signal.sigpending():
+            signal.sigwait(hangup)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, hangup)
 
 
 def _explain(error: Exception, command: list[str]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from sidecar.config import addresses, aws, files
@@ -213,6 +214,24 @@ def _check_sign(report: Reporter, provider: Provider) -> None:
             aws.check_profile(sign.profile)
         except AddressError as error:
             report.problem(f"{path}.profile", str(error))
+
+
+def check_state_file(reader: Reader, path: str | None) -> None:
+    """The state file replaces what stands in its place, so that must be nobody else's."""
+    if path is None:
+        return
+    line = reader.lines.get("state_file")
+    file = Path(path)
+    try:
+        taken = file.is_dir() or (file.exists() and file.samefile(reader.source))
+    except (OSError, ValueError):
+        taken = False
+    if taken:
+        message = "is a folder, or this very configuration: name a file of its own"
+        reader.problem(line, "state_file", message, "such as /var/lib/breaker-sidecar/state.json")
+    elif not file.parent.is_dir():
+        message = f"the folder {file.parent} does not exist, so nothing survives a restart"
+        reader.warn(line, "state_file", message, "make it, and let the daemon write there")
 
 
 def header_values(reader: Reader, name: str, headers: Mapping[str, SetHeader]) -> dict[str, str]:

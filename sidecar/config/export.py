@@ -17,7 +17,12 @@ from sidecar.config.kinds import write
 from sidecar.config.overrides import PREFIX, VARIABLES
 from sidecar.config.suggest import struct_fields, unwrap
 
-_SECTIONS: Final = (schema.Root, schema.ListenSection, schema.RuleSection)
+_SECTIONS: Final = (
+    schema.Root,
+    schema.ListenSection,
+    schema.RuleSection,
+    schema.FaultSection,
+)
 _VARIABLE: Final = {"type": "string", "pattern": r"\$\{"}
 _TEXT: Final = {"type": "string"}
 _LISTEN: Final = {"anyOf": [_TEXT, {"$ref": "#/$defs/ListenSection"}]}
@@ -29,6 +34,7 @@ _OWN_GRAMMAR: Final[dict[str, dict[str, Any]]] = {
     "methods": {"type": "array", "items": {"type": "string", "pattern": "^[A-Z]{1,32}$"}},
     "env": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     "rules": {"type": "array", "items": {"$ref": "#/$defs/RuleSection"}},
+    "faults": {"type": "array", "items": {"$ref": "#/$defs/FaultSection"}},
     "when": {"type": "object", "minProperties": 1},
 }
 
@@ -137,7 +143,7 @@ configuration.
 
 A reload (`SIGHUP`, or `POST /reload`) takes every other key for the next call and keeps what the
 breakers know; these count only after a restart, and a reload that finds them changed says so:
-`listen`, `admin.listen`, `probe.listen`, `log.format`: restart.
+`listen`, `admin.listen`, `probe.listen`, `log.format`, `state_file`: restart.
 
 A file that is a symbolic link, as in a mounted ConfigMap or Secret, is reloaded by itself when the
 link is swapped, and so is the configuration when a secret that it names is; with `serve --watch` a
@@ -214,6 +220,17 @@ them, so that `1302` and `"1302"` are one code; `contains` looks for a part of t
 holds for nothing, `null`, `""`, `[]` and `{}`, `missing` only where the path leads nowhere.
 """
 
+_FAULTS_NOTES: Final = """\
+For a test of how an agent recovers, without a change to the agent and without a provider that is
+ill. Nothing is injected unless it is asked for; see [faults](faults.md).
+"""
+
+_FAULT_NOTES: Final = """\
+A rule has a `class`, a `kind`, or both where the kind tells a class (`error_event`, `fake_200`,
+`wrong_length`). Of `nth`, `every` and `share` it has one at most; without, every call that it names
+has the fault.
+"""
+
 _DEPENDENCIES_NOTES: Final = """\
 What the agent calls by itself, a database or a service with an SDK of its own, has a breaker too:
 the agent asks for a permit (`POST /v1/dependencies/NAME/permit`), calls, and reports how it went
@@ -258,6 +275,8 @@ _PAGE: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
     ("`probe`", schema.ProbeSection, ""),
     ("`log`", schema.Log, ""),
     ("`drain`", schema.Drain, ""),
+    ("`faults`", schema.FaultsSection, _FAULTS_NOTES),
+    ("`faults.rules`", schema.FaultSection, _FAULT_NOTES),
     ("`defaults`, and under every provider", schema.Settings, ""),
     ("`timeouts`", schema.Timeouts, ""),
     ("`breaker`", schema.BreakerConfig, ""),
@@ -348,6 +367,7 @@ _NAMED: Final = {
     "vendor": "a name",
     "secret": "text",
     "rules": "a list of rules",
+    "faults": "a list of rules",
     "when": "conditions",
 }
 

@@ -16,6 +16,7 @@ from msgspec import inspect
 from sidecar.config import addresses, units
 from sidecar.config.addresses import AddressError, Listen
 from sidecar.config.document import Mapping, Node, Scalar, Sequence
+from sidecar.config.fault_rules import read_faults, write_fault
 from sidecar.config.operator_rules import read_rules, read_when, write_rule
 from sidecar.config.reader import NOTHING, KindReader, Reader, is_null
 from sidecar.config.schema import ListenSection
@@ -231,6 +232,7 @@ READERS: Final[dict[str, KindReader]] = {
     "secret": _secret,
     "file": _file,
     "rules": _rules,
+    "faults": read_faults,
     "when": _when,
 }
 
@@ -271,6 +273,8 @@ def _written(value: Any, kind: str) -> Any:
             return written[0] if len(written) == 1 else written
         case "rules":
             return [write_rule(rule) for rule in value]
+        case "faults":
+            return [write_fault(rule) for rule in value]
         case "secret":
             return REDACTED
         case "proxy":

@@ -48,6 +48,8 @@ class Resolver:
         checks.check_listeners(self.reader, planes)
         checks.check_together(self.reader, providers.values(), planes)
         self._check_reach(listen, admin)
+        state_file = self.values.get("state_file")
+        checks.check_state_file(self.reader, state_file)
         if self.reader.problems:
             raise ConfigError(self.reader.problems)
         config = Config(
@@ -58,6 +60,8 @@ class Resolver:
             probe_listen=probe,
             log=self._section("log"),
             drain=self._section("drain"),
+            state_file=state_file,
+            faults=self._section("faults"),
             providers=MappingProxyType(providers),
             dependencies=MappingProxyType(dependencies),
             disabled=MappingProxyType(self.disabled),

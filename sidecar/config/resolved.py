@@ -19,6 +19,7 @@ from sidecar.config.schema import (
     AdminSection,
     DependencySection,
     Drain,
+    FaultsSection,
     Log,
     ProbeSection,
     ProviderSection,
@@ -89,6 +90,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         probe_listen: the addresses of the probe listener; empty for none.
         log: level and format.
         drain: seconds.
+        faults: what is injected into calls.
+        state_file: where what must survive a restart is kept; None for nowhere.
         providers: by name, in the order of the file; without those that are disabled.
         dependencies: by name, in the order of the file.
         disabled: why a provider is disabled, by its name.
@@ -107,6 +110,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     disabled: Mapping[str, str]
     warnings: tuple[str, ...]
     hash: str = ""
+    state_file: str | None = None
+    faults: FaultsSection = FaultsSection()
 
     def fingerprint(self) -> str:
         """What `hash` holds.
@@ -133,6 +138,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             ),
             "log": write(self.log, root["log"]),
             "drain": write(self.drain, root["drain"]),
+            "state_file": self.state_file,
+            "faults": write(self.faults, root["faults"]),
             "providers": {name: write(one, provider) for name, one in self.providers.items()},
             "dependencies": {
                 name: write(one, dependency) for name, one in self.dependencies.items()

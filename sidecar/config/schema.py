@@ -511,6 +511,91 @@ class DependencySection(Section, frozen=True, kw_only=True):
     ] = 600.0
 
 
+Step = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+FaultKind = Literal[
+    "refuse", "reset", "delay", "hang", "dribble", "cut", "error_event", "fake_200", "wrong_length"
+]
+
+
+class FaultSection(Section, frozen=True, kw_only=True):
+    """One rule of `faults`: which calls, which of them, and what happens to them."""
+
+    name: Annotated[str | None, _about("Shown in `x-sidecar-fault`, the log and the record.")] = (
+        None
+    )
+    provider: Annotated[str | None, _about("Calls of this provider alone.")] = None
+    model: Annotated[str | None, _about("Calls of these models: `*` and `?` as in a shell.")] = None
+    method: Annotated[str | None, _about("Calls with this method.")] = None
+    path: Annotated[str | None, _about("Calls of these paths at the provider, likewise.")] = None
+    nth: Annotated[Step | None, _about("Only the nth call that the rule names.")] = None
+    every: Annotated[Step | None, _about("Every nth of them.")] = None
+    share: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        _about("This share of them, drawn from `faults.seed`: the same in every run."),
+    ] = None
+    times: Annotated[Step | None, _about("At most so many injections.")] = None
+    class_: Annotated[
+        Literal["validation", "authentication", "rate_limit", "transient", "permanent"] | None,
+        _about("The provider's own answer for this class of error."),
+    ] = msgspec.field(name="class", default=None)
+    kind: Annotated[
+        FaultKind | None,
+        _about(
+            "`refuse` the connection, `reset` it, `delay` the call, `hang` before the first byte, "
+            "`dribble` the answer, `cut` a stream after `events`, end it with an `error_event` "
+            "after them, `fake_200` an error in a success, `wrong_length` an answer that is "
+            "shorter than it says."
+        ),
+    ] = None
+    after: Annotated[
+        Duration | None,
+        _about("How long to wait before it; of `dribble`: between two pieces."),
+    ] = None
+    events: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)],
+        _about("How many events of a stream pass before `cut` or `error_event`."),
+    ] = 1
+    retry_after: Annotated[OptionalWait | None, _about("The wait that the answer asks for.")] = None
+    status: Annotated[
+        Annotated[int, Meta(ge=200, le=599)] | None, _about("In place of the provider's own.")
+    ] = None
+    code: Annotated[str | None, _about("In place of the provider's own.")] = None
+    message: Annotated[str | None, _about("In place of the provider's own.")] = None
+    breakers: Annotated[
+        bool, _about("Whether the real breakers hear of it; else it is neutral for them.")
+    ] = False
+
+
+class FaultsSection(Section, frozen=True, kw_only=True):
+    """Faults that are injected, to test how an agent recovers."""
+
+    allowed: Annotated[
+        bool,
+        _about(
+            "Whether calls may ask for a fault by `x-sidecar-fault`, and `POST /faults` may add "
+            "rules for a while."
+        ),
+    ] = False
+    seed: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31)], _about("From which shares are drawn.")
+    ] = 1
+    rules: Annotated[
+        tuple[FaultSection, ...],
+        _kind("faults"),
+        _about("What is injected: the first rule that wants a call has it."),
+    ] = ()
+
+
+class FaultOrder(Section, frozen=True, kw_only=True):
+    """The body of `POST /faults`."""
+
+    rules: Annotated[tuple[FaultSection, ...], _kind("faults"), _about("As in `faults`.")] = ()
+    for_: Annotated[Duration, _about("After which they are gone.")] = msgspec.field(
+        name="for", default=600.0
+    )
+    seed: Annotated[Annotated[int, Meta(ge=1, le=2**31)], _about("As in `faults`.")] = 1
+
+
 class Root(Section, frozen=True, kw_only=True):
     """The file as a whole."""
 
@@ -531,6 +616,15 @@ class Root(Section, frozen=True, kw_only=True):
     probe: Annotated[ProbeSection, _about("The probe listener.")] = ProbeSection()
     log: Annotated[Log, _about("The log.")] = Log()
     drain: Annotated[Drain, _about("Stopping.")] = Drain()
+    state_file: Annotated[
+        File | None,
+        _about(
+            "A file for what must survive a restart: states and modes that were set by hand, waits "
+            "that upstreams asked for, budgets that they said are spent; `null` = nothing "
+            "survives. No other daemon may write it."
+        ),
+    ] = None
+    faults: Annotated[FaultsSection, _about("Faults to test an agent with.")] = FaultsSection()
     defaults: Annotated[Settings, _about("What holds for every provider.")] = Settings()
     providers: Annotated[
         dict[str, ProviderSection],

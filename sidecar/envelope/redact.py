@@ -451,6 +451,14 @@ def shown_path(path: str, secret_paths: SecretPaths = ()) -> str:
 _shown_path = lru_cache(maxsize=512)(redact_target)
 
 
+_MARKED = re.compile(re.escape(HIDDEN) + r"-[0-9a-f]{6}")
+
+
+def is_of_this_process(name: str) -> bool:
+    """Is this a name that `shown_name` made, and that means nothing once the process has ended?"""
+    return _MARKED.fullmatch(name) is not None
+
+
 def shown_name(name: str, secrets: Callable[[], Sequence[str]] = tuple) -> str:
     """A name that a caller chose, such as a model's, fit to be shown and to be a key.
 

@@ -18,6 +18,7 @@ from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
+from sidecar.faults.injector import Fault as InjectedFault
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
@@ -37,9 +38,14 @@ from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
+    from sidecar.config.schema import FaultSection
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
+
+
+FAULT_HEADER = b"x-sidecar-fault"
+"""By which a call asks for a fault, where that is allowed, and by which its answer is marked."""
 
 
 class Call:
@@ -69,9 +75,11 @@ class Call:
     """
 
     __slots__ = (
+        "_asked",
         "_attempts",
         "_bulkhead",
         "_ending",
+        "_fault",
         "_finished",
         "_first_byte_at",
         "_forwarding",
@@ -122,6 +130,8 @@ class Call:
         self._place_would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
+        self._asked: FaultSection | None = None
+        self._fault: InjectedFault | None = None
         self._finished = False
         self._first_byte_at: float | None = None
         self._forwarding: Forwarding | None = None
@@ -228,6 +238,7 @@ class Call:
         self._subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
+        self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
         if runtime.gates:
             await self._pass_gates(runtime)
         else:
@@ -244,6 +255,7 @@ class Call:
 
     async def _send(self, runtime: Runtime, rest: str) -> None:
         incoming, plane = self.incoming, self.plane
+        self._fault = self._chosen_fault(runtime)
         self._forwarding = forwarding = Forwarding(
             runtime,
             incoming,
@@ -253,16 +265,17 @@ class Call:
             self._started,
             self._signing,
             self.trace,
+            self._fault,
         )
         answer = await forwarding.answer()
         self._first_byte_at = self.heard_at = machine.monotonic()
         self._upstream_status = answer.message.code
         if self.trace is not None:
             self.trace.attempts[-1].status = self._upstream_status
-        if self.admission is not None:
+        if self.admission is not None and self._is_evidence:
             self.admission.first_byte(self._first_byte_at)
         network = plane.watch.network
-        if network.uneasy and runtime.upstream.host is not None:
+        if network.uneasy and runtime.upstream.host is not None and self._fault is None:
             network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
@@ -377,6 +390,27 @@ class Call:
             raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
         self.admission = admitted
 
+    def _chosen_fault(self, runtime: Runtime) -> InjectedFault | None:
+        asked, faults = self._asked, self.plane.faults
+        if asked is None and not faults.active:
+            return None
+        return faults.choose(
+            provider=runtime.name,
+            model=self._model,
+            method=self.incoming.method,
+            path=self.path,
+            shown_path=self._shown_path,
+            correlation_id=self.correlation_id,
+            asked=asked,
+            now=machine.monotonic(),
+            wall=machine.wall(),
+        )
+
+    @property
+    def _is_evidence(self) -> bool:
+        """Does the call say something about the provider? An injected fault does only if asked."""
+        return self._fault is None or self._fault.counts
+
     async def _wait_for_place(self, runtime: Runtime) -> None:
         """Waits until one of the provider's calls has ended; not for long, and not with all.
 
@@ -425,7 +459,7 @@ class Call:
         runtime = self.runtime
         if runtime is None or not (runtime.gates or runtime.config.shedding.preempt):
             return
-        if self.admission is None or self.admission.mode is Mode.OFF:
+        if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
             return
         passage = self._passage = self._passage or self._passage_of(runtime)
         passage.accepted()
@@ -443,19 +477,28 @@ class Call:
         if self.settled:
             return self._verdict or outcome.verdict
         self.settled = True
-        network = self.plane.watch.network
         runtime, admission = self.runtime, self.admission
-        if network.down and runtime is not None and runtime.upstream.host is not None:
-            outcome = network.judged(outcome, runtime.upstream.host)
-        if runtime is not None and (runtime.gates or concerns_gates(outcome)):
-            outcome = self._tell_gates(runtime, outcome)
+        if not self._is_evidence:
+            told = Outcome(Verdict.NEUTRAL)
+            if self._passage is not None:
+                self._passage.settle(told)
+        else:
+            network = self.plane.watch.network
+            if network.down and runtime is not None and runtime.upstream.host is not None:
+                outcome = network.judged(outcome, runtime.upstream.host)
+            if runtime is not None and (
+                runtime.gates
+                or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
+            ):
+                outcome = self._tell_gates(runtime, outcome)
+            told = outcome
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired":
             self._signing.expired()
         if admission is not None:
             tracing = self.plane.tracing
             tracing.current = self.trace
-            admission.settle(outcome, machine.monotonic())
+            admission.settle(told, machine.monotonic())
             tracing.current = None
         return outcome.verdict
 
@@ -519,7 +562,9 @@ class Call:
         """`marks` of an answer that was forwarded without an error, written."""
         assert self.runtime is not None
         breaker = self.plane.breaker_mark(self.runtime.name, self.admission)
-        return b"%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+        fault = b"" if self._fault is None else headers.lines([self._fault.mark])
+        return b"%b%bx-sidecar-breaker: %b\r\nx-correlation-id: %b\r\n" % (
+            fault,
             self.runtime.mark_lines,
             breaker.encode("latin-1"),
             self.correlation_id.encode("latin-1"),
@@ -536,6 +581,8 @@ class Call:
             mark = self.plane.breaker_mark(self.runtime.name, held_by, self._subject)
             marks.append(("x-sidecar-breaker", mark))
         marks.append(("x-correlation-id", self.correlation_id))
+        if self._fault is not None:
+            marks.append(self._fault.mark)
         return marks
 
     def _answer_refusal(self, refused: Refused) -> None:
@@ -708,6 +755,14 @@ class Call:
         overhead = self._overhead
         if overhead is not None:
             overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
+        if self._fault is not None:
+            self._fault.finished(
+                now,
+                status=self.out.status,
+                decision=self.decision,
+                verdict=self._verdict.value if self._verdict else None,
+                envelope=classified.brief if classified else None,
+            )
         self.plane.observer.emit(
             CallFinished(
                 at=machine.wall(),
@@ -730,6 +785,7 @@ class Call:
                 ending=self._ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
+                fault=self._fault.name if self._fault else None,
                 attempts=self._attempts,
                 first_content=self.first_content_at - started if self.first_content_at else None,
                 overhead=overhead,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from sidecar import clock as machine
+from sidecar.faults.injector import Fault
 from sidecar.proxy import headers
 from sidecar.proxy.clocks import Clock, timeout
 from sidecar.proxy.exchange import Answer, Exchange
@@ -35,6 +36,7 @@ class Forwarding:
         started: when the call began, monotonic seconds.
         signing: signs the request; None where nothing does.
         trace: the call's place in a trace; None while it has none.
+        fault: what is done to the call on purpose; None to nearly all of them.
 
     Attributes:
         attempts: requests for which a connection was sought.
@@ -45,6 +47,7 @@ class Forwarding:
     """
 
     __slots__ = (
+        "_fault",
         "_incoming",
         "_loop",
         "_rest",
@@ -72,7 +75,9 @@ class Forwarding:
         started: float,
         signing: Signing | None,
         trace: CallTrace | None = None,
+        fault: Fault | None = None,
     ) -> None:
+        self._fault = fault
         self._runtime = runtime
         self._incoming = incoming
         self._rest = rest
@@ -126,11 +131,26 @@ class Forwarding:
         if self._trace is not None:
             self._trace.attempt(begun)
         try:
+            if self._fault is not None:
+                return await self._open_faulty(self._fault, fresh=fresh)
             connection = await self._runtime.upstream.connect(fresh=fresh)
         finally:
             self._waiting += machine.monotonic() - begun
         self.exchange = Exchange(
             connection,
+            head_only=self._incoming.method == "HEAD",
+            upgrades=self._incoming.upgrades,
+        )
+        return self.exchange
+
+    async def _open_faulty(self, fault: Fault, *, fresh: bool) -> Exchange:
+        from sidecar.faults.wire import open_exchange  # noqa: PLC0415 - only tests need it
+
+        self.exchange = await open_exchange(
+            fault,
+            self._runtime.dialect,
+            self._rest.partition("?")[0],
+            lambda: self._runtime.upstream.connect(fresh=fresh),
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )

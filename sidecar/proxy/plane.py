@@ -21,8 +21,12 @@ from sidecar.breaker.admission import Admission
 from sidecar.breaker.model import Mode, Refusal, State
 from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
+from sidecar.config.fault_rules import header_document, read_fault_document
+from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
+from sidecar.config.schema import FaultSection
 from sidecar.envelope import dialects
+from sidecar.faults.injector import Faults
 from sidecar.proxy import target
 from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
@@ -52,6 +56,7 @@ class DataPlane:
         runtimes: the providers by name.
         draining: new calls are answered `draining`.
         stopping: what still runs is being cut.
+        faults: what is done to calls on purpose.
         watch: whether this machine has a way out.
         generic: the dialect for answers that concern no provider.
     """
@@ -74,6 +79,7 @@ class DataPlane:
             for name, provider in config.providers.items()
         }
         self.generic = dialects.get("generic")
+        self.faults = Faults(config.faults)
         self.watch = NetworkWatch(self.loop, registry, observer, lambda: self.runtimes)
         self.draining = False
         self.stopping = False
@@ -162,6 +168,20 @@ class DataPlane:
             return True
         return not named.literal and host_allowed(form.authority, self.config.allowed_hosts)
 
+    def fault_asked_for(self, header: str | None) -> FaultSection | None:
+        """The fault that a call asks for itself; None where that is not allowed.
+
+        Raises:
+            Refused: it asks for nothing that there is.
+        """
+        if header is None or not self.faults.allowed:
+            return None
+        try:
+            return read_fault_document(header_document(header))
+        except ConfigError as error:
+            told = "; ".join(problem.message for problem in error.problems)
+            raise Refused("bad_request", f"x-sidecar-fault: {told}") from None
+
     def known(self) -> str:
         """What is said to a call for a provider that is not there; quotes nothing of it."""
         known = ", ".join(sorted(self.runtimes)) or "none"
@@ -219,6 +239,7 @@ class DataPlane:
                 runtime.retire()
         self.runtimes = runtimes
         self.config = config
+        self.faults.configure(config.faults)
 
     def _configure_registry(self, config: Config) -> None:
         self.registry.configure(breakers_of(config), clock.monotonic())

@@ -41,13 +41,14 @@ class Resolver(AbstractResolver):
         """
         loop = asyncio.get_running_loop()
         told: asyncio.Future[Found] = loop.create_future()
-        if not _threads.acquire(blocking=False):
+        threads = _threads
+        if not threads.acquire(blocking=False):
             raise _none_left()
         try:
-            ask = partial(_ask, loop, told, host, port, family)
+            ask = partial(_ask, loop, told, threads, host, port, family)
             threading.Thread(target=ask, name="resolver", daemon=True).start()
         except RuntimeError:
-            _threads.release()
+            threads.release()
             raise _none_left() from None
         return [_address(host, one) for one in await told]
 
@@ -62,6 +63,7 @@ def _none_left() -> OSError:
 def _ask(
     loop: asyncio.AbstractEventLoop,
     told: asyncio.Future[Found],
+    threads: threading.Semaphore,
     host: str,
     port: int,
     family: socket.AddressFamily,
@@ -74,7 +76,7 @@ def _ask(
     except Exception as error:  # noqa: BLE001 - it is raised where it was asked
         found = error
     finally:
-        _threads.release()
+        threads.release()
     # The loop may be gone by now: then nobody waits.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_tell, told, found)

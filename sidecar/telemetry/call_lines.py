@@ -46,6 +46,8 @@ def finished(call: CallFinished, ending: Ending) -> Line:
         facts["reclassified"] = True
     if call.would_refuse:
         facts["would_refuse"] = True
+    if call.fault is not None:
+        facts["fault"] = call.fault
     if call.trace is not None:
         facts |= {
             "trace_id": call.trace.trace_id,

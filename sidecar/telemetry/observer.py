@@ -97,6 +97,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ending: how it ended; None leaves it to `ending_of`, which cannot see a shutdown.
         upstream_request_id: the upstream's own id of the call, where an error gave one.
         look: makes the `raw` that the envelope leaves out.
+        fault: the rule of the fault that was injected; None for a call as it came.
         attempts: requests that were sent to the upstream, or for which a connection was sought.
         first_content: seconds from the request's head to the first meaningful event of a stream;
             None without one.
@@ -126,6 +127,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ending: Ending | None = None
     upstream_request_id: str | None = None
     look: RawMaker | None = None
+    fault: str | None = None
     attempts: int = 0
     first_content: float | None = None
     overhead: float | None = None

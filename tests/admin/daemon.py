@@ -13,6 +13,7 @@ from sidecar.config.load import load
 from sidecar.config.resolved import Config
 from sidecar.dependencies.guard import Dependencies
 from sidecar.envelope.model import Verdict
+from sidecar.faults.injector import Faults
 from sidecar.proxy.runtime import breakers_of
 from sidecar.telemetry.export import Export
 from sidecar.telemetry.failures import Failures
@@ -51,6 +52,7 @@ class Daemon:
         self.result = ReloadResult(generation=2, hash="abc", added=("groq",))
         self.reload_gate: asyncio.Event | None = None
         self.config = self._load(folder, text, token)
+        self.faults = Faults(self.config.faults)
         self.figures = Figures((*self.config.providers, *self.config.dependencies))
         self.observer.add(self.figures)
         self.registry.configure(breakers_of(self.config), clock.monotonic())
@@ -65,6 +67,9 @@ class Daemon:
 
     def in_flight(self, provider: str) -> int:
         return self.running.get(provider, 0)
+
+    async def settled(self) -> None:
+        pass
 
     def telemetry_failures(self) -> int:
         return self.observer.failures

@@ -20,6 +20,7 @@ def test_top_level(load_text):
     assert config.probe_listen == ()
     assert (config.log.level, config.log.format) == ("info", "auto")
     assert (config.drain.delay, config.drain.timeout) == (0.0, 20.0)
+    assert config.state_file is None
     assert config.disabled == {}
     assert config.warnings == ()
 
@@ -108,6 +109,7 @@ def test_durations_are_floats_and_sizes_integers(load_text):
         "log:",
         "log: {level: ~, format: null}",
         "drain:",
+        "state_file:",
         "defaults:",
         "defaults: {timeouts: , breaker: , limits: , rules: }",
         "defaults: {shedding: {retry_after_max: }}",

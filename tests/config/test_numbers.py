@@ -52,7 +52,7 @@ def text(path, value):
 
 
 def test_they_are_all_here():
-    assert len(ALL) == 37
+    assert len(ALL) == 38
 
 
 @pytest.mark.parametrize(("path", "kind", "words"), ALL, ids=[".".join(path) for path, _, _ in ALL])

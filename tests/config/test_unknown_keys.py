@@ -124,20 +124,6 @@ def test_a_section_on_the_top_level(problems_of):
     ]
 
 
-@pytest.mark.parametrize("key", ["state_file", "faults", "sign"])
-def test_keys_of_later_versions_are_unknown(key, problems_of):
-    (line,) = problems_of(HEAD + f"{key}: null")
-    assert f"{key}: unknown key" in line
-
-
-@pytest.mark.parametrize(
-    "text",
-    [],
-)
-def test_keys_of_later_versions_inside_sections_are_unknown(text, provider_problems):
-    assert "unknown key" in provider_problems(text)[0]
-
-
 def test_all_at_once_in_order_of_lines(problems_of):
     lines = problems_of(
         """\

@@ -52,7 +52,7 @@ class Process:
     ) -> None:
         folder.mkdir()
         self.config = folder / "breakers.yaml"
-        self.log = folder / "log"
+        self._folder = folder
         document = {
             "listen": "127.0.0.1:0",
             "admin": {"listen": "127.0.0.1:0"},
@@ -61,16 +61,30 @@ class Process:
         }
         self.config.write_text(yaml.safe_dump(document))
         serve = ["serve", "--config", str(self.config), "--log-format", "json", *options]
+        self._command = [*(command or START), *serve]
+        self._environ = environment(**environ)
+        self._spawned = 0
+        self.spawn()
+
+    def spawn(self) -> None:
+        """Starts it, or starts it again once it has ended; each time it has a log of its own."""
+        self.log = self._folder / f"log-{self._spawned}"
+        self._spawned += 1
+        self.addresses: dict[str, list[str]] = {}
         with self.log.open("wb") as stream:
             self.popen = subprocess.Popen(
-                [*(command or START), *serve],
-                env=environment(**environ),
-                cwd=folder,
+                self._command,
+                env=self._environ,
+                cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
             )
-        self.addresses: dict[str, list[str]] = {}
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of the daemon's own runs any more."""
+        self.popen.kill()
+        self.popen.wait()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
         """The lines of its log so far; what is no JSON stands under `text`."""

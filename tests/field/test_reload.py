@@ -337,12 +337,13 @@ ELSEWHERE = {
     "proxy": "an egress proxy makes other connections, as `upstream` does",
     "dependencies.": "the keys of one have their effects in tests/dependencies",
     "sign.": "it begins and ends with a reload in tests/proxy/test_signing.py",
+    "faults.": "that a reload changes what is injected is tested in tests/faults",
     "limits.in_flight": "places are made by a reload in tests/proxy/test_bulkhead.py",
     "shedding.max_": "the bounds of waiting are those of tests/proxy/test_bulkhead.py",
     "retry.": "each key has its effect in tests/proxy/test_retries.py",
     "admin.token_file": "what the file holds is tested in tests/admin",
 }
-AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format"}
+AFTER_A_RESTART = {"listen", "admin.listen", "probe.listen", "log.format", "state_file"}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.key)
@@ -394,6 +395,7 @@ async def test_f124_what_needs_a_restart_is_named(start, upstream, log) -> None:
     content["admin"]["listen"] = "127.0.0.1:17601"
     content["probe"] = {"listen": "127.0.0.1:17602"}
     content["log"] = {"format": "text"}
+    content["state_file"] = "state.json"
     file.write_text(yaml.safe_dump(content))
     found = await admin(running, "/reload", "POST")
     assert found.status == 200

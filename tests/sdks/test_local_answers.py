@@ -25,6 +25,8 @@ from .conftest import begin, beside, envelope
 
 SERVER_ERRORS = (openai.InternalServerError, anthropic.InternalServerError)
 NOT_FOUND = (openai.NotFoundError, anthropic.NotFoundError)
+RATE_LIMITS = (openai.RateLimitError, anthropic.RateLimitError)
+STATUS_ERRORS = (openai.APIStatusError, anthropic.APIStatusError)
 BAD_REQUESTS = (openai.BadRequestError, anthropic.BadRequestError)
 
 
@@ -117,6 +119,64 @@ async def test_breaker_open_without_fail_fast(
     assert running.calls[-1].status == 200
     assert len(slept) == 1
     assert 0 < slept[0] <= 36
+
+
+# -- limits and budgets ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_shed(running, upstream, api, make, kind) -> None:
+    """The exception of a rate limit, with the wait that is left."""
+    error = await make(kind, running, max_retries=0).error("wait-week")
+    assert error.status_code == 429
+    error = await make(kind, running).error("wait-week")
+    found = check(error, 429, "rate_limit", "shed", "shed", RATE_LIMITS)
+    assert found["retryable"] is True
+    assert 3599 < found["retry_after"] < 3602
+    # Longer than a client should sleep: it was told so, and asked once.
+    assert error.response.headers["x-should-retry"] == "false"
+    assert (upstream.hits, len(running.calls)) == (1, 2)
+
+
+@pytest.mark.parametrize("kind", ASYNC_KINDS)
+async def test_shed_for_a_while_is_left_to_the_client(
+    start, upstream, api, make, kind, monkeypatch
+) -> None:
+    """The client sleeps as long as it was told, and its own retry is served."""
+    slept: list[float] = []
+    real = clock.monotonic
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + sum(slept))
+    running = await begin(start, upstream.url, shedding={"retry_after_max": "20s"})
+    await make(kind, running, max_retries=0).error("wait-week")
+
+    async def well(visit: Visit) -> bool:
+        await visit.read_body()
+        await visit.send(answer(200, b'{"id":"x","type":"message","choices":[],"content":[]}'))
+        return True
+
+    api.before = well
+    await make(kind, running, max_retries=1).ask("wait-week")
+    assert [call.decision for call in running.calls] == ["forwarded", "shed", "forwarded"]
+    assert len(slept) == 1
+    assert 19 < slept[0] <= 22
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_quota(running, upstream, api, make, kind) -> None:
+    """Asked once: nobody retries a budget that is known to be spent."""
+    await make(kind, running).error("spent-429")
+    word = "quota_exhausted" if kind.startswith("openai") else "credits_exhausted"
+    error = await make(kind, running).error("spent-429")
+    found = check(error, 402, "permanent", word, "quota", STATUS_ERRORS)
+    assert (found["retryable"], found["retry_after"]) == (False, None)
+    assert "retry-after" not in error.response.headers
+    assert "asks again in" in found["message"]
+    assert (upstream.hits, len(running.calls)) == (1, 2)
 
 
 # -- no connection --------------------------------------------------------------------------

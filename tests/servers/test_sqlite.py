@@ -54,7 +54,11 @@ class Beside(Plain):
         import aiosqlite
 
         self.runner = asyncio.Runner()
-        self.connection = self.runner.run(self._open(aiosqlite, path))
+        try:
+            self.connection = self.runner.run(self._open(aiosqlite, path))
+        except BaseException:
+            self.runner.close()
+            raise
 
     async def _open(self, module, path):
         return await module.connect(path, timeout=0, isolation_level=None)

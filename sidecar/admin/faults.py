@@ -1,0 +1,50 @@
+"""`/faults`: rules for a while, and the record of what they did.
+
+Where `faults.allowed` is false nobody may add any; what the configuration injects is shown all the
+same, so that nobody looks for a fault of the provider that is one of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiohttp import web
+
+from sidecar import clock
+from sidecar.admin.answers import AdminError, json_answer
+from sidecar.config.fault_rules import read_order
+from sidecar.config.problems import ConfigError
+from sidecar.faults.injector import Faults
+
+
+class FaultsView(Protocol):
+    """What is seen of the daemon here."""
+
+    @property
+    def faults(self) -> Faults:
+        """What is done to calls on purpose."""
+
+
+def shown(daemon: FaultsView) -> web.StreamResponse:
+    """The rules in force, and the last injections."""
+    return json_answer(daemon.faults.document(clock.monotonic()))
+
+
+def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:
+    """Takes rules for a while; an empty list ends those that run.
+
+    Raises:
+        AdminError: 403 where it is not allowed, 400 with what is wrong with them.
+    """
+    if not daemon.faults.allowed:
+        raise AdminError(403, "faults_off", "faults.allowed is false: nothing is injected by order")
+    try:
+        order = read_order(body)
+    except ConfigError as error:
+        told = "; ".join(
+            f"{problem.path}: {problem.message}" if problem.path else problem.message
+            for problem in error.problems
+        )
+        raise AdminError(400, "bad_request", told or "the body is no set of rules") from None
+    daemon.faults.add(order.rules, order.seed, clock.monotonic() + order.for_)
+    return shown(daemon)

@@ -1,0 +1,274 @@
+"""How a fault gets onto the wire: the daemon's own parser, clocks and judgement meet it as real.
+
+Most faults are played by a connection that leads nowhere: bytes of an answer come out of it, or
+nothing, or its end. What concerns a stream that is under way (a cut, an error event, a trickle) is
+done to the provider's own answer, as its body is read. Either way nothing behind this point knows
+that the fault was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from sidecar.breaker.model import Kind
+from sidecar.envelope.model import ErrorClass
+from sidecar.faults import answers
+from sidecar.proxy.exchange import Exchange, UpstreamProtocol
+from sidecar.proxy.failures import UpstreamFailed
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+
+    from sidecar.envelope.dialects.base import Dialect
+    from sidecar.faults.injector import Fault
+
+DRIBBLE_BYTES: Final = 16
+"""Bytes that come at a time when an answer dribbles."""
+
+DRIBBLE_SECONDS: Final = 0.02
+"""Seconds between them where the rule does not say."""
+
+MISSING: Final = 16
+"""Bytes by which an answer of the wrong length is shorter than it says."""
+
+_LATE = frozenset({"delay", "dribble", "cut", "error_event"})
+"""The kinds that need the provider's own answer."""
+
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(rb"\n")
+
+Step = bytes | BaseException | None
+"""Bytes that arrive, an error that ends the connection, or None for its orderly end."""
+
+
+async def open_exchange(
+    fault: Fault,
+    dialect: Dialect,
+    path: str,
+    connect: Callable[[], Awaitable[Connection]],
+    *,
+    head_only: bool,
+    upgrades: bool,
+) -> Exchange:
+    """The exchange of a call that gets a fault.
+
+    Args:
+        fault: which.
+        dialect: of the provider.
+        path: of the call at the provider.
+        connect: leads to the provider, for the faults that need its own answer.
+        head_only: the request is a HEAD.
+        upgrades: the request asks for another protocol.
+
+    Raises:
+        UpstreamFailed: the connection is refused, by the fault or in earnest.
+    """
+    rule = fault.rule
+    if rule.after is not None and rule.kind != "dribble":
+        await asyncio.sleep(rule.after)
+    if rule.kind == "refuse":
+        detail = "connection refused (an injected fault)"
+        raise UpstreamFailed(
+            "connect_error", "connection_refused", detail, kind=Kind.CONNECTION, injected=True
+        )
+    if rule.kind in _LATE:
+        connection = await connect()
+        if rule.kind == "delay":
+            return Exchange(connection, head_only=head_only, upgrades=upgrades)
+        return FaultyExchange(connection, fault, dialect, path, head_only=head_only)
+    played = Played(asyncio.get_running_loop(), _steps(fault, dialect, path))
+    return Exchange(cast("Connection", played), head_only=head_only, upgrades=upgrades)
+
+
+def _steps(fault: Fault, dialect: Dialect, path: str) -> list[Step]:
+    rule = fault.rule
+    if rule.kind == "reset":
+        return [ConnectionResetError("an injected fault")]
+    if rule.kind == "hang":
+        return []
+    class_ = ErrorClass(rule.class_ or "transient")
+    status = 200 if rule.kind == "fake_200" else rule.status
+    told = answers.answer(
+        dialect, class_, path,
+        wait=rule.retry_after, status=status, code=rule.code, message=rule.message,
+    )  # fmt: skip
+    if rule.kind == "wrong_length":
+        return [_written(told, len(told.body) + MISSING), None]
+    return [_written(told, len(told.body))]
+
+
+def _written(told: answers.Answer, length: int) -> bytes:
+    lines = [f"HTTP/1.1 {told.status} ", *(f"{name}: {value}" for name, value in told.headers)]
+    lines.append(f"content-length: {length}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + told.body
+
+
+class Played:
+    """A connection that leads nowhere, and from which comes what was written for it.
+
+    Attributes:
+        protocol: as a real connection has it; None once it was given back.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Sequence[Step]) -> None:
+        self._loop = loop
+        self._steps = list(steps)
+        self._stage = _Stage(self)
+        self.protocol: UpstreamProtocol | None = UpstreamProtocol(loop)
+        self.protocol.connection_made(self._stage)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Its transport."""
+        return self._stage
+
+    def asked(self) -> None:
+        """The request has begun to arrive: play."""
+        for step in self._steps:
+            self._loop.call_soon(self._play, step)
+        self._steps.clear()
+
+    def _play(self, step: Step) -> None:
+        protocol = self.protocol
+        if protocol is None or self._stage.is_closing():
+            return
+        if isinstance(step, bytes):
+            protocol.data_received(step)
+            return
+        self._stage.closed = True
+        protocol.connection_lost(step)
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        protocol, self.protocol = self.protocol, None
+        if protocol is not None and not self._stage.closed:
+            self._stage.closed = True
+            protocol.connection_lost(None)
+
+    release = close
+
+
+class _Stage(asyncio.Transport):
+    """Takes a request and throws it away."""
+
+    def __init__(self, played: Played) -> None:
+        super().__init__()
+        self._played = played
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+        self._played.asked()
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        """Nothing more comes than was written for it."""
+
+    def resume_reading(self) -> None:
+        """Likewise."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        del name
+        return default
+
+
+class FaultyExchange(Exchange):
+    """The provider's own answer, to which something happens on the way."""
+
+    __slots__ = ("_carry", "_dialect", "_done", "_fault", "_left", "_path", "_ready")
+
+    def __init__(
+        self,
+        connection: Connection,
+        fault: Fault,
+        dialect: Dialect,
+        path: str,
+        *,
+        head_only: bool,
+    ) -> None:
+        super().__init__(connection, head_only=head_only)
+        self._fault = fault
+        self._dialect = dialect
+        self._path = path
+        self._left = fault.rule.events
+        self._carry = b""
+        self._ready = b""
+        self._done = False
+
+    @property
+    def complete(self) -> bool:
+        """Never at once: each part has to be looked at."""
+        return False
+
+    def rest(self) -> bytes:
+        """Nothing is here before it was read."""
+        return b""
+
+    async def part(self) -> bytes:
+        """The next bytes of the body, as the fault lets them through."""
+        kind = self._fault.rule.kind
+        if kind == "dribble":
+            return await self._trickle()
+        if self._done:
+            if kind == "cut":
+                raise self.failure(ConnectionResetError("an injected fault"))
+            return b""
+        if self._left <= 0:
+            return self._act(b"")
+        chunk = await super().part()
+        if not chunk:
+            return b""
+        end = self._end_of_events(chunk)
+        return chunk if end is None else self._act(chunk[:end])
+
+    def _act(self, before: bytes) -> bytes:
+        """The last event has passed: what follows is the fault."""
+        self._done = True
+        rule = self._fault.rule
+        if rule.kind == "cut":
+            if before:
+                return before
+            raise self.failure(ConnectionResetError("an injected fault"))
+        class_ = ErrorClass(rule.class_ or "transient")
+        return before + answers.stream_event(
+            self._dialect, class_, self._path, wait=rule.retry_after
+        )
+
+    def _end_of_events(self, chunk: bytes) -> int | None:
+        """Where in these bytes the last event that may pass ends; None if it does not."""
+        text = self._carry + chunk
+        for match in (_LINE_END if self._is_lines else _EVENT_END).finditer(text):
+            end = match.end() - len(self._carry)
+            if end > 0:
+                self._left -= 1
+                if self._left == 0:
+                    return end
+        self._carry = text[-3:] if not self._is_lines else b""
+        return None
+
+    @property
+    def _is_lines(self) -> bool:
+        message = self._message
+        kind = "" if message is None else message.headers.get("Content-Type", "")
+        return "ndjson" in kind or "jsonl" in kind
+
+    async def _trickle(self) -> bytes:
+        if not self._ready:
+            self._ready = await super().part()
+            if not self._ready:
+                return b""
+        after = self._fault.rule.after
+        await asyncio.sleep(DRIBBLE_SECONDS if after is None else after)
+        piece, self._ready = self._ready[:DRIBBLE_BYTES], self._ready[DRIBBLE_BYTES:]
+        return piece

@@ -1,0 +1,1 @@
+"""What a daemon shares with others of its kind, its own successor among them."""
