@@ -305,7 +305,7 @@ class Upstream(asyncio.Protocol):
     async def _answer(self, request: Received) -> None:
         good = request.target.partition(b"/c/")[2]
         if good:
-            text = b"good %b: " % good + b"*" * (int(good.split(b"-")[-1]) % 5000)
+            text = b"only for %b: " % good + b"*" * (int(good.split(b"-")[-1]) % 5000)
             self._write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
                 % len(text)
@@ -490,7 +490,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 def _look(world: World, play: Play, came: bytes) -> None:
     """Answers of the daemon's own carry an envelope; nobody gets what was meant for another."""
-    if b"good " in came and b"/c/" not in b"".join(data for data, _ in play.sends):
+    if b"only for " in came and b"/c/" not in b"".join(data for data, _ in play.sends):
         world.broken.append(f"play {play.number}: bytes of another call")
     for head in _heads(came):
         lines = head.split(b"\r\n")
@@ -559,11 +559,12 @@ async def good(world: World, ends: Callable[[], bool]) -> None:
                 size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
                 answer = await reader.readexactly(size)
         except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
-            world.broken.append(f"a good call to {name} failed: {error!r}")
+            if world.lag < 0.1:
+                world.broken.append(f"a good call to {name} failed: {error!r}")
             writer.close()
             reader = writer = None
             continue
-        wanted = b"good %b: " % mark + b"*" * (number * 37 % 5000)
+        wanted = b"only for %b: " % mark + b"*" * (number * 37 % 5000)
         # A machine that has no time for this process is nobody's fault.
         stale = b"connection_closed" in head or (b"_timeout" in head and world.lag > 0.1)
         if not stale and (not head.startswith(b"HTTP/1.1 200") or answer != wanted):
