@@ -30,6 +30,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--callers", type=int, default=96, help="at once (default: 96)")
     parser.add_argument("--seed", type=int, default=None, help="of what is drawn")
     parser.add_argument("--json", type=Path, help="also write what was found")
+    parser.add_argument(
+        "--trace", action="store_true", help="the daemon also writes a line for every call"
+    )
     parser.add_argument("--keep", type=Path, help="keep logs and records in this folder")
     return parser.parse_args()
 
@@ -43,31 +46,33 @@ def main() -> int:
     seed = int(time.time()) if chosen.seed is None else chosen.seed
     if chosen.keep is not None:
         chosen.keep.mkdir(parents=True, exist_ok=True)
-        found = run_on_the_fastest_loop(soak(chosen.keep, chosen.seconds, chosen.callers, seed))
+        found = run_on_the_fastest_loop(soak(chosen.keep, chosen, seed))
     else:
         with tempfile.TemporaryDirectory(prefix="soak-") as name:
-            found = run_on_the_fastest_loop(soak(Path(name), chosen.seconds, chosen.callers, seed))
+            found = run_on_the_fastest_loop(soak(Path(name), chosen, seed))
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
     _print(found)
     return int(bool(found["problems"]))
 
 
-async def soak(folder: Path, seconds: float, count: int, seed: int) -> dict[str, Any]:
+async def soak(folder: Path, chosen: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Runs it, and closes the books."""
+    seconds = chosen.seconds
     cores = machine.cores()
     upstream = UpstreamProcess(folder, cores.load)
-    daemon = Daemon(folder, upstream.port, cores.proxy)
+    daemon = Daemon(folder, upstream.port, cores.proxy, trace=chosen.trace)
     try:
         upstream.start()
+        await upstream.up()
         daemon.start()
         descriptors = machine.descriptors(daemon.pid)
         callers = Callers(daemon.port, daemon.admin, seed)
         trouble = Trouble(daemon, upstream, seconds, seed, _say)
         watch = Watch(daemon)
-        watching = asyncio.ensure_future(watch.run())
+        watching = asyncio.gather(watch.run(), trouble.watch())
         began = time.monotonic()
-        calling = asyncio.ensure_future(callers.run(count))
+        calling = asyncio.ensure_future(callers.run(chosen.callers))
         ends = asyncio.get_running_loop().call_later(seconds, callers.stop)
         await asyncio.gather(calling, trouble.run(began + seconds))
         ends.cancel()
@@ -82,13 +87,15 @@ async def soak(folder: Path, seconds: float, count: int, seed: int) -> dict[str,
         lives = [Life(end, daemon.log(number)) for number, end in enumerate(ended)]
         books = Books(callers.seen, trouble.spans, upstream.records(), lives, metrics)
         problems += books.close()
+        if daemon.trace is not None:
+            problems += books.traced(daemon.trace.read_text().splitlines())
         third, end = watch.growth(last)
         if end - third > MOST_GROWTH:
             problems.append(f"memory grew from {third:.1f} to {end:.1f} MiB")
         problems += [f"exit code {code}" for code in daemon.codes if code]
     finally:
         daemon.kill()
-        upstream.end()
+        upstream.kill()
     return {
         "seconds": round(took, 1),
         "seed": seed,
@@ -99,6 +106,7 @@ async def soak(folder: Path, seconds: float, count: int, seed: int) -> dict[str,
         "kinds": dict(Counter(one.kind for one in callers.seen).most_common()),
         "reports": callers.reports,
         "trouble": trouble.counts,
+        "spans": [[span.what, span.began - began, span.over - began] for span in trouble.spans],
         "lives": daemon.lives,
         "memory": [round(third, 1), round(end, 1)],
         "problems": problems,
@@ -125,7 +133,7 @@ def _say(line: str) -> None:
 
 def _print(found: dict[str, Any]) -> None:
     for name, value in found.items():
-        if name != "problems":
+        if name not in ("problems", "spans"):
             print(f"{name}: {value}")
     problems = found["problems"]
     print(f"{len(problems)} problems" if problems else "nothing was lost, and nothing is left")

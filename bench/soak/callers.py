@@ -21,6 +21,9 @@ LONGEST = 30.0
 """Seconds after which a call that has no end yet has none; every clock of the daemon is shorter."""
 
 
+CUT = (b"stream_truncated", b"_timeout", b"connection_", b"draining")
+"""In the last event of a stream that the daemon had ended before its caller left."""
+
 PAUSE = 0.05
 """Seconds for which a caller waits that was not let through: else most calls were refusals."""
 
@@ -169,7 +172,7 @@ class Callers:
                 return found
         line.write(_framed(kind, body))
         if kind == "leave_waiting":
-            return await self._leave(line, kind, id_, seen, None)
+            return await self._leave(line, seen, None)
         head = await line.head()
         return await self._rest(line, kind, id_, head, seen)
 
@@ -180,7 +183,7 @@ class Callers:
             return seen("whole", head, wrong=await _converse(line, id_))
         good = head.status == 200 and head.fields.get("x-sidecar-decision") == "forwarded"
         if good and kind == "leave_streaming":
-            return await self._leave(line, kind, id_, seen, head)
+            return await self._leave(line, seen, head)
         if good and kind == "stuck_reader":
             await asyncio.sleep(CLIENT * 2 + 1)
             line.close()
@@ -195,37 +198,28 @@ class Callers:
         wrong = _wrong_body(kind, id_, body) if good else ""
         return seen("whole", head, code, wrong)
 
-    async def _leave(
-        self, line: _Line, kind: str, id_: str, seen: _Told, head: _Head | None
-    ) -> Seen:
+    async def _leave(self, line: _Line, seen: _Told, head: _Head | None) -> Seen:
         """Goes away after a while; what was sent by then still comes, and tells who was first."""
-        assert line.reader is not None
-        assert line.writer is not None
-        wait = self._random.uniform(0.02, 0.3)
+        reader, writer = line.reader, line.writer
+        assert reader is not None
+        assert writer is not None
+        heard, ended = bytearray(), False
         try:
-            async with asyncio.timeout(wait):
-                if head is None:
-                    head = await line.head()
-                else:
-                    await line.body(head)
+            async with asyncio.timeout(self._random.uniform(0.02, 0.3)):
+                while part := await reader.read(65536):
+                    heard += part
+            ended = True
         except TimeoutError:
-            pass
-        else:
-            if kind == "leave_waiting":
-                return await self._rest(line, kind, id_, head, seen)
-            line.close()
-            return seen("cut", head)
-        line.writer.write_eof()
-        rest = b""
-        with suppress(ConnectionError):
-            rest = await line.reader.read(-1)
+            writer.write_eof()
+            with suppress(ConnectionError):
+                while part := await reader.read(65536):
+                    heard += part
+        except ConnectionError:
+            ended = True
         line.close()
-        if head is None and rest.startswith(b"HTTP/1.1 "):
-            found = _parse_head(rest.partition(b"\r\n\r\n")[0])
-            return seen("whole", found)
-        if b"stream_truncated" in rest or b"_timeout" in rest or b"connection_" in rest:
-            return seen("cut", head)
-        return seen("left", head)
+        if head is None and heard.startswith(b"HTTP/1.1 "):
+            return seen("whole", _parse_head(bytes(heard.partition(b"\r\n\r\n")[0])))
+        return seen("cut" if ended or any(word in heard for word in CUT) else "left", head)
 
     # -- what the daemon does not carry -----------------------------------------------------
 

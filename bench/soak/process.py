@@ -17,9 +17,10 @@ from typing import Any
 import yaml
 
 from bench import machine
-from bench.peers import ROOT, clean_environment
+from bench.peers import ROOT, clean_environment, listens
+from bench.soak.inside import TRACE
 
-CLIENT = 1.5
+CLIENT = 2.5
 """`timeouts.client`: after so many seconds a caller that is stuck is cut."""
 
 TIMEOUTS = {
@@ -89,13 +90,16 @@ class Daemon:
         folder: for its configuration and logs.
         upstream: the port of its upstream.
         core: where it runs.
+        trace: it writes a line for every call.
     """
 
-    def __init__(self, folder: Path, upstream: int, core: int) -> None:
+    def __init__(self, folder: Path, upstream: int, core: int, *, trace: bool) -> None:
         self.folder = folder
         self.port, self.admin = machine.free_ports(2)
         self.lives = 0
         self.turn = 0
+        self.trace = folder / "trace" if trace else None
+        (folder / "trace").unlink(missing_ok=True)
         self._core = core
         self._upstream = upstream
         self.process: subprocess.Popen[bytes] | None = None
@@ -129,7 +133,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env=clean_environment(),
+                env={**clean_environment(), TRACE: str(self.trace) if self.trace else ""},
                 preexec_fn=lambda: os.sched_setaffinity(0, {self._core}),  # noqa: PLW1509
             )
         deadline = time.monotonic() + 15
@@ -201,6 +205,7 @@ class UpstreamProcess:
     def __init__(self, folder: Path, core: int) -> None:
         (self.port,) = machine.free_ports(1)
         self.record = folder / "upstream-record"
+        self.record.write_text("")
         self._core = core
         self._log = folder / "upstream.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -217,9 +222,23 @@ class UpstreamProcess:
                 preexec_fn=lambda: os.sched_setaffinity(0, {self._core}),  # noqa: PLW1509
             )
 
-    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+    async def up(self) -> None:
+        """Waits until somebody can connect."""
+        while not await asyncio.to_thread(listens, self.port):
+            await asyncio.sleep(0.02)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def ended(self) -> None:
+        """Waits until the process is gone."""
+        assert self.process is not None
+        await asyncio.to_thread(self.process.wait)
+
+    def kill(self) -> None:
         if self.process is not None:
-            self.process.send_signal(number)
+            self.process.kill()
             self.process.wait()
 
     def records(self) -> list[list[str]]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from bench.soak.process import Daemon, UpstreamProcess
+from bench.soak.process import CLIENT, Daemon, UpstreamProcess
 
 
 class Span(NamedTuple):
@@ -22,6 +22,11 @@ class Span(NamedTuple):
     what: str
     began: float
     over: float
+
+
+STALLED = CLIENT / 2
+"""Seconds for which the callers themselves stood still, from which it is noted: of one who was
+silent for `timeouts.client` the connection is closed, and that is its own doing."""
 
 
 class Trouble:
@@ -83,6 +88,14 @@ class Trouble:
                     due[happening] = time.monotonic() + every * self._random.uniform(0.7, 1.3)
             await asyncio.sleep(0.05)
 
+    async def watch(self) -> None:
+        """Notes when this very process had no time; until it is cancelled."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.1)
+            if time.monotonic() - began > STALLED:
+                self._note("callers stalled", began)
+
     def _note(self, what: str, began: float) -> None:
         self.spans.append(Span(what, began, time.monotonic()))
 
@@ -109,19 +122,21 @@ class Trouble:
     async def restart_upstream(self) -> None:
         """The upstream dies as if the power went, and comes back."""
         began = time.monotonic()
-        self._upstream.end(signal.SIGKILL)
+        self._upstream.signal(signal.SIGKILL)
+        await self._upstream.ended()
         await asyncio.sleep(self._random.uniform(0.1, 0.6))
         await self._back(began)
 
     async def end_upstream_well(self) -> None:
         """The upstream is told to go, and comes back at once."""
         began = time.monotonic()
-        self._upstream.end(signal.SIGTERM)
+        self._upstream.signal(signal.SIGTERM)
+        await self._upstream.ended()
         await self._back(began)
 
     async def _back(self, began: float) -> None:
         self._upstream.start()
-        await asyncio.sleep(0.5)
+        await self._upstream.up()
         self._note("upstream away", began)
 
     async def freeze(self) -> None:
