@@ -68,7 +68,7 @@ async def soak(folder: Path, chosen: argparse.Namespace, seed: int) -> dict[str,
         daemon.start()
         descriptors = machine.descriptors(daemon.pid)
         callers = Callers(daemon.port, daemon.admin, seed)
-        trouble = Trouble(daemon, upstream, seconds, seed, _say)
+        trouble = Trouble(daemon, upstream, seconds, seed)
         watch = Watch(daemon)
         watching = asyncio.gather(watch.run(), trouble.watch())
         began = time.monotonic()
@@ -125,10 +125,6 @@ def _dependency(metrics: dict[str, Any], callers: Callers, lives: int) -> list[s
     found = {name: told[name] for name in wanted}
     same = found == wanted and not callers.reports["unknown"]
     return [] if same else [f"reports: {found} in the metrics, and not {wanted}"]
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -95,7 +95,7 @@ class Daemon:
 
     def __init__(self, folder: Path, upstream: int, core: int, *, trace: bool) -> None:
         self.folder = folder
-        self.port, self.admin = machine.free_ports(2)
+        self.port, self.admin = machine.lasting_ports(2)
         self.lives = 0
         self.turn = 0
         self.trace = folder / "trace" if trace else None
@@ -203,7 +203,7 @@ class UpstreamProcess:
     """The upstream, which may die at any time and comes back on the same port."""
 
     def __init__(self, folder: Path, core: int) -> None:
-        (self.port,) = machine.free_ports(1)
+        (self.port,) = machine.lasting_ports(1)
         self.record = folder / "upstream-record"
         self.record.write_text("")
         self._core = core

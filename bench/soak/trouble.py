@@ -37,7 +37,6 @@ class Trouble:
         upstream: that is disturbed.
         seconds: how long the soak is: rare things happen a few times in any.
         seed: of what is drawn.
-        say: hears what happens.
 
     Attributes:
         spans: what happened, and when.
@@ -52,12 +51,12 @@ class Trouble:
         upstream: UpstreamProcess,
         seconds: float,
         seed: int,
-        say: Callable[[str], None],
     ) -> None:
         self._daemon = daemon
         self._upstream = upstream
         self._random = random.Random(seed)
-        self._say = say
+        # Of everything something, in however short a time.
+        self._pace = min(1.0, max(seconds / 60, 0.3))
         self._rare = max(seconds / 5, 6.0)
         self.spans: list[Span] = []
         self.reloads = {"good": 0, "bad": 0}
@@ -67,11 +66,11 @@ class Trouble:
     async def run(self, until: float) -> None:
         """Disturbs until that time; what was begun is ended."""
         happenings: list[tuple[Callable[[], Awaitable[None]], float]] = [
-            (self.reload, 3.0),
-            (self.broken_reload, 11.0),
-            (self.restart_upstream, 7.0),
-            (self.end_upstream_well, 17.0),
-            (self.freeze, 9.0),
+            (self.reload, 3.0 * self._pace),
+            (self.broken_reload, 11.0 * self._pace),
+            (self.restart_upstream, 7.0 * self._pace),
+            (self.end_upstream_well, 17.0 * self._pace),
+            (self.freeze, 9.0 * self._pace),
             (self.restart_daemon, self._rare),
         ]
         now = time.monotonic()

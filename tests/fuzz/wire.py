@@ -27,6 +27,7 @@ from unittest import mock
 import h11
 import yaml
 
+from bench.load import run as run_on_the_fastest_loop
 from sidecar import clock
 from sidecar.config.load import load
 from sidecar.daemon import Daemon, Options
@@ -443,6 +444,8 @@ async def hostile(world: World, play: Play) -> None:
                 for data, pause in play.sends:
                     if pause:
                         await asyncio.sleep(pause)
+                    if writer.is_closing() or reading.done():
+                        break
                     writer.write(data)
                     with contextlib.suppress(ConnectionError):
                         await asyncio.wait_for(writer.drain(), 1)
@@ -453,7 +456,7 @@ async def hostile(world: World, play: Play) -> None:
             elif play.then == "reset":
                 _reset(writer)
             elif play.then == "half":
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, RuntimeError):
                     writer.write_eof()
             came = await reading
     except TimeoutError:
@@ -699,7 +702,7 @@ async def _at_rest(world: World) -> None:
 
 def run_for(seconds: float, seed: int, found: Path) -> int:
     """The long run. A round that breaks a promise is written down, then each of its exchanges alone."""
-    outcome = asyncio.run(run(seed, seconds=seconds))
+    outcome = run_on_the_fastest_loop(run(seed, seconds=seconds))
     sys.stdout.write(f"wire: {outcome.plays} exchanges, {outcome.good} good calls, seed {seed}\n")
     if not outcome.broken:
         return 0
@@ -708,7 +711,7 @@ def run_for(seconds: float, seed: int, found: Path) -> int:
     found.mkdir(exist_ok=True)
     (found / f"wire-round-{seed}").write_text("\n".join(play.as_json() for play in outcome.last))
     for play in outcome.last:
-        broken = asyncio.run(_alone([play]))
+        broken = run_on_the_fastest_loop(_alone([play]))
         if broken:
             file = found / f"wire-{seed}-{play.number}"
             file.write_text(play.as_json())
@@ -725,7 +728,7 @@ async def _alone(plays: list[Play]) -> list[str]:
 def replay(data: bytes) -> None:
     """Plays what was written down."""
     plays = [Play.from_json(line) for line in data.splitlines() if line.strip()]
-    broken = asyncio.run(_alone(plays))
+    broken = run_on_the_fastest_loop(_alone(plays))
     assert not broken, broken
 
 
