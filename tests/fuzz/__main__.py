@@ -1,7 +1,7 @@
 """The long run: `python -m tests.fuzz [TARGET …] --seconds 600`.
 
 Each target runs in processes of its own, as many at once as are asked for. Where atheris is
-installed (`pip install atheris`; it has wheels for CPython 3.11 to 3.13 on Linux) coverage guides
+installed (`pip install --group fuzz`) coverage guides
 the changes, else they are drawn by chance alone. What breaks a promise, or takes longer than its size allows,
 is written to a file: `python -m tests.fuzz TARGET --replay FILE` shows it again; once it is mended,
 the file belongs into `tests/data/fuzz/TARGET`, and a test of its kind beside the code.

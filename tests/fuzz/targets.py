@@ -25,6 +25,7 @@ from sidecar.admin.answers import encode_json
 from sidecar.admin.guard import host_allowed, origin_allowed
 from sidecar.breaker.registry import Registry
 from sidecar.cli.explain import explain
+from sidecar.client import for_model, judged
 from sidecar.client.wire import AnswerReader, WireError
 from sidecar.config.load import ConfigError, default_path, load
 from sidecar.config.resolved import Dependency
@@ -172,7 +173,8 @@ def _worn(found: Exchange, dialect: Dialect, classified: Classified) -> None:
         *dialect.error_headers(envelope, found.path),
     ]
     for name, value in lines:
-        assert value.isprintable(), (name, value)
+        # The upstream's own advice is passed on as it came; HTTP's parser has looked at it.
+        assert value.isprintable() or name in names, (name, value)
         (name + value).encode("latin-1")
     json.loads(dialect.error_body(envelope, 503, found.path))
     event = dialect.stream_error(envelope, found.path)
@@ -320,6 +322,77 @@ def _settings() -> dict[str, Any]:
     from sidecar.dependencies.guard import breaker_settings
 
     return {name: breaker_settings(one) for name, one in DEPENDENCIES.items()}
+
+
+# -- live exceptions ------------------------------------------------------------------------
+
+
+class _Held:
+    """Something that an exception holds: attributes, and properties that fail."""
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        vars(self).update(members)
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    @property
+    def text(self) -> str:
+        raise OSError("nobody has read it yet")
+
+
+def live(error: Any, deep: int = 6) -> Exception:
+    """An exception as some library would raise it, out of what a report would tell of it."""
+    told = error if isinstance(error, dict) else {}
+    dotted = "".join(filter(str.isprintable, str(told.get("type") or "x.Error")))[:200]
+    module, _, name = dotted.rpartition(".")
+    kind = type(name or "Error", (Exception,), {"__module__": module or "builtins"})
+    held = told.get("args")
+    made = kind(*(held if isinstance(held, list) else [told.get("message")])[:8])
+    attrs = told.get("attrs") if isinstance(told.get("attrs"), dict) else {}
+    members = {name: told[name] for name in told.keys() - {"args", "cause", "exceptions", "type"}}
+    members["status_code"] = told.get("status")
+    members["response"] = _Held({**members, "status_code": told.get("status")})
+    if isinstance(attrs.get("response"), dict):
+        members["response"] = attrs["response"]
+    for spelt, value in {**members, **attrs}.items():
+        place, _, last = str(spelt).rpartition(".")
+        with suppress(Exception):
+            if place:
+                setattr(made, place, _Held({last: value}))
+            else:
+                setattr(made, last, value)
+    if deep and told.get("cause") is not None:
+        made.__cause__ = live(told["cause"], deep - 1)
+    several = told.get("exceptions")
+    if deep and isinstance(several, list) and several:
+        return ExceptionGroup("several", [live(one, deep - 1) for one in several[:8]])
+    return made
+
+
+def exception(data: bytes) -> None:
+    """Whatever was raised in the agent's process: judged, told to a model, and reported."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    told = document.get("error") if isinstance(document, dict) else None
+    error = live(told)
+    for phase, origin in (
+        (None, None),
+        ("commit", judged.Origin(source="database")),
+        (None, judged.Origin(source="sdk", sdk="openai")),
+    ):
+        found = judged.judge(error, origin, phase=phase, correlation_id="corr-1")
+        promises.check_envelope(found.envelope)
+        said = for_model(found.envelope)
+        assert said
+        said.encode()
+        report = json.dumps(judged.told_of(found, error, phase), default=str)
+        assert len(report) < 256 * 1024
+        read_report(json.dumps({"permit": "x", "error": json.loads(report)}).encode())
+    for_model(error)
+    judged.judge_answer(_Held({"headers": told}))
 
 
 # -- the configuration ----------------------------------------------------------------------
@@ -519,7 +592,13 @@ def _kinds() -> list[dict[str, Any]]:
 @cache
 def exchanges() -> list[bytes]:
     cases = [*all_cases(), *_kinds()]
-    return [written(case) for case in cases if "response" in case and "request" in case]
+    marked = (
+        f"POST /v1/chat/completions\n503\nx-error-envelope: {json.dumps(ENVELOPE)}\n"
+        "x-sidecar-verdict: failure\nx-sidecar-decision: forwarded\n\n{}"
+    )
+    return [marked.encode()] * 20 + [
+        written(case) for case in cases if "response" in case and "request" in case
+    ]
 
 
 def _streams() -> list[bytes]:
@@ -543,6 +622,23 @@ def _reports() -> list[bytes]:
         ).encode()
         for case in cases
     ]
+
+
+ENVELOPE = {
+    "class": "rate_limit", "source": "http", "code": "429", "message": "m", "retryable": True, "retry_after": 1.5,
+    "correlation_id": "c",
+}  # fmt: skip
+
+
+def _exceptions() -> list[bytes]:
+    marked = {"x-error-envelope": json.dumps(ENVELOPE), "x-should-retry": "false"}
+    return _reports() + [
+        json.dumps({"permit": "x", "error": error}).encode()
+        for error in (
+            {"type": "openai.RateLimitError", "status": 429, "headers": marked},
+            {"type": "botocore.exceptions.ClientError", "attrs": {"response": {"ResponseMetadata": {"HTTPHeaders": marked}}}},
+        )
+    ]  # fmt: skip
 
 
 def _configs() -> list[bytes]:
@@ -629,6 +725,7 @@ TARGETS: dict[str, Target] = {
     "stream": Target(stream, _streams, (SECRET.encode(),)),
     "record": Target(record, _records),
     "report": Target(report, _reports),
+    "exception": Target(exception, _exceptions, (b'"headers": {"x-error-envelope": "{}"}',)),
     "config": Target(config, _configs, _words()),
     "request": Target(request, _requests, (b"%2F", b"%", b"model", b'"model": ', b"boundary=")),
     "coding": Target(coding, _codings, (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"x\x9c")),
