@@ -23,10 +23,18 @@ import msgspec
 from sidecar import correlation
 from sidecar.admin.answers import encode_json
 from sidecar.admin.guard import host_allowed, origin_allowed
+from sidecar.breaker.model import Refusal, Verb
 from sidecar.breaker.registry import Registry
 from sidecar.cli.explain import explain
 from sidecar.client import for_model, judged
 from sidecar.client.wire import AnswerReader, WireError
+from sidecar.config.fault_rules import (
+    FaultOrder,
+    header_document,
+    read_fault_document,
+    read_order,
+    write_fault,
+)
 from sidecar.config.load import ConfigError, default_path, load
 from sidecar.config.resolved import Dependency
 from sidecar.dependencies.guard import Dependencies
@@ -48,6 +56,8 @@ from sidecar.envelope.recorded import classify as classify_recorded
 from sidecar.envelope.redact import shown_path
 from sidecar.envelope.rules import OperatorRule
 from sidecar.envelope.stream import StreamReader
+from sidecar.faults.injector import Fault, Injected
+from sidecar.fleet import document
 from sidecar.proxy import headers as header_lines
 from sidecar.proxy import replies
 from sidecar.proxy import target as targets_of
@@ -58,7 +68,7 @@ from sidecar.proxy.hints import hint_of, nothing_left
 from sidecar.proxy.limit_key import limit_key
 from sidecar.proxy.runtime import Runtime, breakers_of
 from sidecar.proxy.websocket import Frames
-from sidecar.telemetry.observer import Fault, Observer
+from sidecar.telemetry import observer as telemetry
 from tests.cases import NOW, all_cases
 
 from . import promises
@@ -300,8 +310,10 @@ def report(data: bytes) -> None:
     except ReportError as error:
         _said(str(error))
         return
-    faults: list[Fault] = []
-    observer = Observer(lambda fact: faults.append(fact) if isinstance(fact, Fault) else None)
+    faults: list[Any] = []
+    observer = telemetry.Observer(
+        lambda fact: faults.append(fact) if isinstance(fact, telemetry.Fault) else None
+    )
     registry = Registry(observer.emit, on_fault=lambda error: faults.append(error))
     registry.configure(_settings(), 0.0)
     dependencies = Dependencies(DEPENDENCIES, registry, observer)
@@ -437,6 +449,67 @@ def _scratch() -> Path:
     import tempfile
 
     return Path(tempfile.mkdtemp(prefix="fuzz-")) / "breakers.yaml"
+
+
+def fault(data: bytes) -> None:
+    """A fault that a call or a person asks for: a rule, or clear problems."""
+    for read_it, given in (
+        (read_fault_document, header_document(data.decode("latin-1"))),
+        (read_fault_document, data),
+        (read_order, data),
+    ):
+        try:
+            found = read_it(given)
+        except ConfigError as error:
+            problems = [str(problem) for problem in error.problems]
+        else:
+            problems = None
+        if problems is not None:
+            assert problems
+            assert all(_said(problem).isprintable() for problem in problems), problems
+            continue
+        for rule in found.rules if isinstance(found, FaultOrder) else [found]:
+            json.dumps(write_fault(rule))
+            seen = Injected(
+                number=1, rule="r", call=1, at=1.0, correlation_id="c", provider="up", model=None,
+                method="POST", path="/", fault=str(rule.kind or rule.class_),
+            )  # fmt: skip
+            _, value = Fault(rule, rule.name or "rule", seen, 1.0).mark
+            assert value.isprintable()
+            assert value.isascii()
+
+
+def state(data: bytes) -> None:
+    """A state file: believed as a whole, and then it can be written again; or not at all."""
+    faults: list[Exception] = []
+    try:
+        kept = document.decode(data, 1000.0, NOW)
+    except document.Unusable as error:
+        _said(str(error))
+        return
+    registry = Registry(lambda _: None, on_fault=faults.append)
+    registry.configure(_kept_providers(), 1000.0)
+    registry.restore(kept.providers, 1000.0)
+    for now in (1000.0, 1001.0, 1e6):
+        registry.tick(now)
+        for name in _kept_providers():
+            for shot in registry.snapshots(name, now):
+                json.dumps(msgspec.to_builtins(shot), allow_nan=False)
+            registry.gates(name).gate_snapshots(now)
+            registry.gates(name).quota_snapshots()
+            admitted = registry.admit(name, "m", now)
+            if not isinstance(admitted, Refusal):
+                admitted.release(now)
+        saved = document.lasting(registry.saved(now))
+        document.decode(
+            document.encode(saved, kept.secret, now, NOW + now - 1000), now, NOW + now - 1000
+        )
+    assert not faults, faults
+
+
+@cache
+def _kept_providers() -> dict[str, Any]:
+    return breakers_of(load(CORPUS / "operator-rules.yaml", environ={}))
 
 
 # -- pieces of a request --------------------------------------------------------------------
@@ -651,6 +724,24 @@ def _configs() -> list[bytes]:
     return [file.read_bytes() for file in files] + [text.encode() for text in shown]
 
 
+def _faults() -> list[bytes]:
+    return [
+        b"class=rate_limit; retry_after=7", b"kind=cut; events=3", b"kind=delay; after=2s; name=a b",
+        b'{"class": "transient", "code": "x", "status": 503, "nth": 3, "provider": "openai", "share": 0.5}',
+        b'{"rules": [{"kind": "error_event", "class": "permanent", "events": 2}], "for": "10m", "seed": 1}',
+    ]  # fmt: skip
+
+
+def _states() -> list[bytes]:
+    registry = Registry(lambda _: None)
+    registry.configure(_kept_providers(), 1000.0)
+    registry.control("up/m", Verb.OPEN, 1000.0, 600.0, "by hand")
+    registry.control("up", Verb.OBSERVE, 1000.0)
+    registry.control("up/~v1/x", Verb.OPEN, 1000.0)
+    kept = document.lasting(registry.saved(1001.0))
+    return [document.encode(one, b"s" * 32, 1001.0, NOW) for one in (kept, {})]
+
+
 def _requests() -> list[bytes]:
     body = b'{"messages": [{"role": "user", "content": "\\u00e9 \\"model\\""}], "stream": true, "model": "gpt-x"}'
     form = (
@@ -726,6 +817,8 @@ TARGETS: dict[str, Target] = {
     "record": Target(record, _records),
     "report": Target(report, _reports),
     "exception": Target(exception, _exceptions, (b'"headers": {"x-error-envelope": "{}"}',)),
+    "fault": Target(fault, _faults, (b"kind=", b"class=", b"; ", b"share=", b"every=", b"times=")),
+    "state": Target(state, _states, (b'"limits": [', b'"until": ', b'"subject": ', b"1e308")),
     "config": Target(config, _configs, _words()),
     "request": Target(request, _requests, (b"%2F", b"%", b"model", b'"model": ', b"boundary=")),
     "coding": Target(coding, _codings, (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"x\x9c")),

@@ -33,6 +33,7 @@ from sidecar.config.load import load
 from sidecar.daemon import Daemon, Options
 from sidecar.proxy import connection as connection_module
 from sidecar.proxy import relay as relay_module
+from sidecar.proxy.websocket import close_frame
 from sidecar.telemetry.observer import CallFinished, Fault
 
 from . import promises
@@ -81,6 +82,7 @@ def document(upstream: str) -> dict[str, Any]:
     return {
         "listen": "127.0.0.1:0",
         "admin": {"listen": "127.0.0.1:0"},
+        "faults": {"allowed": True},
         "defaults": {"timeouts": TIMEOUTS, "shedding": {"max_wait": 0.1}},
         "providers": {**observing, **enforcing, "off": {"upstream": upstream, "mode": "off"}},
     }
@@ -127,6 +129,11 @@ HEADERS = [
     b"X: \0", b" folded", b"X-A : b", b": no name", b"Content-Length: 5, 5", b"Trailer: x", b"Via: 1.1 a",
     b"Idempotency-Key: k", b"grpc-status: 14", b"Range: bytes=0-1", b"X" * 9000 + b": y",
 ]  # fmt: skip
+FAULTS = [
+    b"class=transient", b"class=rate_limit; retry_after=7", b"kind=reset", b"kind=refuse", b"kind=hang",
+    b"kind=cut; events=1", b"kind=error_event; class=permanent; events=1", b"kind=wrong_length; class=validation",
+    b"kind=fake_200; class=authentication; breakers=true", b"kind=dribble", b"kind=delay; after=50ms", b"kind=\xff",
+]  # fmt: skip
 """Lines that somebody somewhere reads in their own way."""
 
 TOKENS = (
@@ -152,8 +159,10 @@ class Plays:
         known = exchange_of(random.choice(self._exchanges))
         provider = random.choice([*DIALECTS, *ENFORCING, "off"])
         mark = f"/{provider}/h/{number}".encode()
-        asked = self._request(random, known, mark)
-        answered = self._answer(random, known)
+        if random.random() < 0.06:
+            asked, answered = self._conversation(random, mark)
+        else:
+            asked, answered = self._request(random, known, mark), self._answer(random, known)
         dice = random.random()
         if dice < 0.45:
             asked = self._mutated(random, asked)
@@ -168,6 +177,23 @@ class Plays:
             finally_=random.choices(["keep", "close", "reset", "hang"], [5, 3, 2, 1])[0],
             reads=random.choices(["all", "slowly", "nothing", "leaves"], [12, 1, 1, 2])[0],
         )
+
+    def _conversation(self, random: Random, mark: bytes) -> tuple[bytes, bytes]:
+        """A WebSocket: what each side sends, its frames right behind its head."""
+        said = [
+            b"\x81\x05hello", b"\x82\x7e\x01\x00" + b"x" * 256, b"\x89\x00", b"\x81\xff" + b"\xff" * 8, b"\x01\x03abc",
+            close_frame(1011, "in trouble", masked=False), close_frame(1000, "", masked=False), b"\x88\x01\x03",
+            close_frame(1000, "bye", masked=True), b"\x00", b"",
+        ]  # fmt: skip
+        asked = (
+            b"GET "
+            + mark
+            + b"/v1/realtime?model=m HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\r\n"
+        )
+        answered = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        words = [b"".join(random.choices(said, k=random.randrange(4))) for _ in range(2)]
+        return asked + words[0], answered + words[1]
 
     def _mutated(self, random: Random, data: bytes) -> bytes:
         others = [data, self._answer(random, exchange_of(random.choice(self._exchanges)))]
@@ -187,6 +213,8 @@ class Plays:
                 b"Host: localhost",
             ]
             lines += random.sample(HEADERS, random.choice((0, 0, 0, 1, 2, 4)))
+            if random.random() < 0.1:
+                lines.append(b"x-sidecar-fault: " + random.choice(FAULTS))
             if random.random() < 0.3:
                 lines.append(b"Transfer-Encoding: chunked")
                 body = (
@@ -251,6 +279,7 @@ class Upstream(asyncio.Protocol):
         self._reader = h11.Connection(h11.SERVER, max_incomplete_event_size=200_000)
         self._task: asyncio.Task[None] | None = None
         self._current: Received | None = None
+        self._switched = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -267,6 +296,8 @@ class Upstream(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._switched:
+            return
         if self._task is not None and self._current is not None and self._current.whole:
             # What it has not said yet would be taken for the answer to this: it could only lie.
             self.close()
@@ -319,6 +350,8 @@ class Upstream(asyncio.Protocol):
             self._write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             self._again()
             return
+        # From here on it hears frames, and no requests.
+        self._switched = any(b" 101 " in data for data, _ in play.answers)
         for data, pause in play.answers:
             if pause:
                 await asyncio.sleep(pause)
