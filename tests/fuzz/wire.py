@@ -351,7 +351,7 @@ class Upstream(asyncio.Protocol):
             self._again()
             return
         # From here on it hears frames, and no requests.
-        self._switched = any(b" 101 " in data for data, _ in play.answers)
+        self._switched = b" 101 " in b"".join(data for data, _ in play.answers)
         for data, pause in play.answers:
             if pause:
                 await asyncio.sleep(pause)
