@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONFIG ?= breakers.yaml
 ARGS ?=
 
-.PHONY: run demo test lint types bench clean
+.PHONY: run demo test lint types fuzz soak bench clean
 
 run: $(VENV)/.installed ## Run the daemon on the shipped breakers.yaml
 	$(BIN)/breaker-sidecar serve --config $(CONFIG) $(ARGS)
@@ -22,6 +22,12 @@ lint: $(VENV)/.dev ## Style
 
 types: $(VENV)/.dev ## Types
 	$(BIN)/mypy
+
+fuzz: $(VENV)/.tests ## Hostile input, ten minutes a target
+	$(BIN)/python -m tests.fuzz --seconds 600 $(ARGS)
+
+soak: $(VENV)/.tests ## An hour's work in ten minutes, and books that balance
+	$(BIN)/python -m bench.soak $(ARGS)
 
 bench: $(VENV)/.tests ## Measure beside the peers that are installed
 	$(BIN)/python -m bench

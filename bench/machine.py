@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import resource
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +109,22 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def lasting_ports(count: int) -> list[int]:
+    """Loopback ports that are free, and that no outgoing connection is ever given.
+
+    For who listens, goes and comes back: meanwhile the kernel might give a port to somebody else.
+    """
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    found: list[int] = []
+    for port in random.sample(range(10_000, int(given[0])), 1000):
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError("no free ports")
 
 
 def describe() -> dict[str, object]:

@@ -424,7 +424,13 @@ class Daemon:
         self.log.flush()
         self.manager.close()
         if self.listening:
-            logs.event("daemon.stopped")
+            totals = self.tally.totals
+            logs.event(
+                "daemon.stopped",
+                requests=totals.requests,
+                forwarded=totals.forwarded,
+                answered_here=totals.answered_here,
+            )
         await self.exports.close()
 
 

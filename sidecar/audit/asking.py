@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 
 import msgspec
+from aiohttp.connector import Connection
 
 from sidecar import __version__, clock
 from sidecar.audit.plans import Key
@@ -151,8 +152,10 @@ class Asker:
     ) -> Answered:
         # A connection of its own: what one request leaves behind is no part of the next answer.
         async with asyncio.timeout(self._timeout):
-            connection = await self._upstream.connect(fresh=True)
-        exchange = Exchange(connection, head_only=False)
+            connection = await self._upstream.connect()
+        exchange = Exchange(
+            connection, asyncio.get_running_loop(), Connection.close, head_only=False
+        )
         try:
             try:
                 exchange.write(head + question.body)

@@ -23,6 +23,7 @@ from sidecar.client.errors import SidecarError
 from sidecar.client.marks import ENVELOPE, SHOULD_RETRY, header_of
 from sidecar.client.reports import error_of
 from sidecar.envelope import database, sdk
+from sidecar.envelope.compose import within_bounds
 from sidecar.envelope.databases import odbc, vendors, wrappers
 from sidecar.envelope.describe import describe, wrapped
 from sidecar.envelope.model import Envelope, Source
@@ -159,7 +160,7 @@ def _envelope(text: str | None) -> Envelope | None:
     if not text:
         return None
     try:
-        return msgspec.convert(json.loads(text), Envelope)
+        return within_bounds(msgspec.convert(json.loads(text), Envelope))
     except (ValueError, RecursionError):
         return None
 

@@ -7,6 +7,7 @@ rule left open follows from class and status.
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import Any
 
 import msgspec
@@ -29,10 +30,13 @@ from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen, Sourc
 
 MESSAGE_LIMIT = 500
 CODE_LIMIT = 64
+ID_LIMIT = 128
 RAW_BODY_LIMIT = 65536
 
+_ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9._:/-]")
 _ILLEGAL_IN_CODE = re.compile(r"[^A-Za-z0-9._:/#-]")
-_NOT_ONE_LINE = re.compile(r"[\s\x00-\x1f\x7f\u2028\u2029]+")
+# Half a surrogate pair is no text that UTF-8, or a strict reader of JSON, knows.
+_NOT_ONE_LINE = re.compile(r"[\s\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]+")
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,13 +128,27 @@ def without_secrets(classified: Classified, secrets: Secrets) -> Classified:
     if envelope is None:
         return classified
     redactor = Redactor(secrets())
-    hidden = msgspec.structs.replace(
-        envelope,
-        code=clean_code(envelope.code, redactor),
-        message=one_line(envelope.message, redactor=redactor),
-        raw=_hidden(envelope.raw, redactor),
-    )
+    hidden = within_bounds(envelope, redactor)
+    hidden = msgspec.structs.replace(hidden, raw=_hidden(envelope.raw, redactor))
     return classified.replaced(hidden)
+
+
+def within_bounds(envelope: Envelope, redactor: Redactor = PATTERNS_ONLY) -> Envelope:
+    """An envelope that was made elsewhere, in the letters and lengths that the contract allows.
+
+    Whoever sends one may be no daemon of ours: a wait that never ends would be slept through.
+    """
+    wait = envelope.retry_after
+    if wait is not None and not (envelope.retryable and 0 <= wait < inf):
+        wait = None
+    code = clean_code(envelope.code, redactor) or "error"
+    return msgspec.structs.replace(
+        envelope,
+        code=code,
+        message=one_line(envelope.message, redactor=redactor) or code,
+        retry_after=wait,
+        correlation_id=_ILLEGAL_IN_ID.sub("_", envelope.correlation_id)[:ID_LIMIT],
+    )
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:

@@ -71,14 +71,18 @@ def classify(
         now: when it was seen, seconds since the epoch.
     """
     del now
-    found = _found(raised, vendor_named(vendor) or vendor_of_driver(driver), DEEPEST)
+    try:
+        found = _found(raised, vendor_named(vendor) or vendor_of_driver(driver), DEEPEST)
+    except Exception as error:  # noqa: BLE001 - a fault in a table must not cost a call
+        found = _fault(raised, error)
     told, meaning = found.told, found.told.meaning
     phase = next((link.phase for link in raised.chain() if link.phase), None)
     if phase == "commit":
         meaning = _in_commit(meaning)
     what = told.code or meaning.code or raised.name
-    rule = f"{found.server or 'database'}: {what[:80]}: {meaning.rule}"
-    meaning = structs.replace(meaning, rule=rule)
+    if not meaning.rule.startswith("fault"):
+        rule = f"{found.server or 'database'}: {what[:80]}: {meaning.rule}"
+        meaning = structs.replace(meaning, rule=rule)
     return classified(
         raised,
         meaning,
@@ -87,6 +91,12 @@ def classify(
         message=wording.plain(told.text) or told.meaning.rule,
         correlation_id=correlation_id,
     )
+
+
+def _fault(raised: Raised, error: Exception) -> _Found:
+    rule = f"fault in classification: {type(error).__name__}"
+    meaning = structs.replace(UNKNOWN, verdict=Verdict.NEUTRAL, rule=rule)
+    return _Found(Told(meaning=meaning, code=None, text=raised.message), None, known=False)
 
 
 def driver_told(raised: Raised) -> tuple[Meaning, str | None, str] | None:

@@ -31,6 +31,7 @@ _SURROGATES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
     r"|\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
+_HALF_A_PAIR = re.compile(r"[\ud800-\udfff]")
 _WHOLE_PAIR = 12
 # How Python prints what it decoded: gateways put that into messages.
 _PRINTED = re.compile(
@@ -64,6 +65,14 @@ def decode(body: bytes) -> Any:
 
 def _mend_pair(match: re.Match[str]) -> str:
     return match.group() if len(match.group()) == _WHOLE_PAIR else "\\ufffd"
+
+
+def well_formed(text: str) -> str:
+    """The text, halves of surrogate pairs replaced: no UTF-8 can hold them.
+
+    JSON that escapes them brings them, and names of files that are no UTF-8.
+    """
+    return text if text.isascii() else _HALF_A_PAIR.sub("\ufffd", text)
 
 
 def decode_wrapped(text: str) -> Any:

@@ -13,6 +13,7 @@ import msgspec
 
 from sidecar.envelope.compose import RAW_BODY_LIMIT, clean_code, one_line
 from sidecar.envelope.credentials import Redactor
+from sidecar.envelope.decode import well_formed
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.raised import DEEPEST, Raised
 from sidecar.envelope.redact import HIDDEN, is_secret_name
@@ -71,10 +72,10 @@ def classified(
     wait = meaning.wait
     if not meaning.retryable or wait is None or not isfinite(wait) or wait < 0:
         wait = None
-    raw = {**shown(raised, redactor), **(more or {})}
+    raw = _well_formed({**shown(raised, redactor), **(more or {})})
     shown_code = clean_code(own, redactor) or "error"
     if code is not None and clean_code(code, redactor) != shown_code:
-        raw["code"] = redactor.text(code)[:200]
+        raw["code"] = _mended(redactor.text(code)[:200])
     envelope = Envelope(
         class_=meaning.class_,
         source=source,
@@ -88,6 +89,25 @@ def classified(
     return Classified(
         envelope=envelope, verdict=meaning.verdict, rule=meaning.rule, terminal=meaning.terminal
     )
+
+
+def _well_formed(raw: dict[str, Any]) -> dict[str, Any]:
+    """The same as text that every reader of JSON takes."""
+    try:
+        msgspec.json.encode(raw)
+    except UnicodeError:
+        # So few that nobody should pay more for them than for one look.
+        mended: dict[str, Any] = _mended(raw)
+        return mended
+    return raw
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {_mended(name): _mended(held) for name, held in value.items()}
+    return [_mended(one) for one in value] if isinstance(value, list) else value
 
 
 def shown(raised: Raised, redactor: Redactor, deep: int = DEEPEST) -> dict[str, Any]:

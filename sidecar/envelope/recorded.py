@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from sidecar.envelope import database, dialects, http, sdk
+from sidecar.envelope.decode import well_formed
 from sidecar.envelope.inflate import inflate
 from sidecar.envelope.members import RecordedError, check_error, is_pair, shown, whole
 from sidecar.envelope.model import Classified, Headers, Seen, Source
@@ -231,7 +232,7 @@ def _headers(value: object) -> Headers:
         pairs = [(str(name), str(held)) for name, held in value]
     elif value is not None:
         raise RecordedError("headers are an object, or a list of pairs")
-    return Headers(pairs)
+    return Headers((well_formed(name), well_formed(held)) for name, held in pairs)
 
 
 def _body(value: object, encoding: object) -> bytes:

@@ -28,7 +28,7 @@ _GO_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h|d))+")
 _GO_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h|d)")
 _ISO_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _NUMBER = re.compile(r"\+?\d+(?:\.\d*)?|\.\d+", re.ASCII)
-_DAYS_CLOCK = re.compile(r"(?:(\d+)\.)?(\d{1,2}):(\d\d):(\d\d)")
+_DAYS_CLOCK = re.compile(r"(?<!\d)(?:(\d{1,6})\.)?(\d{1,2}):(\d\d):(\d\d)")
 _PROSE = re.compile(
     r"(?i)\b(?:(?:try(?:ing)? again|retry(?:ing)?|resets?|available)\s+(?:in|after|for|about)"
     r"|wait(?:\s+(?:for|about|at least))?)\s+"
@@ -45,6 +45,11 @@ _FIELDS = re.compile(
     r"(?:^|[,;\s])(remaining|reset)s?\s*=\s*(\d{1,15}(?:\.\d{1,9})?)(?![\d.])", re.IGNORECASE
 )
 _DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d{1,15})(?!\d)")
+
+
+IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
+IN_SECONDS = "retry-after"
+"""The headers that ask for a wait outright."""
 
 
 def seconds_of(text: str, now: float, scale: float = 1.0) -> float | None:
@@ -108,13 +113,13 @@ def from_headers(headers: Headers, now: float) -> tuple[float, str] | None:
 
     Milliseconds come first: both headers name one instant, and the finer one is right.
     """
-    for name in ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"):
+    for name in IN_MILLISECONDS:
         text = headers.get(name)
         if text is not None and _NUMBER.fullmatch(text.strip()):
             seconds = seconds_of(text, answered_at(headers, now), 0.001)
             if seconds is not None:
                 return seconds, text
-    text = headers.get("retry-after")
+    text = headers.get(IN_SECONDS)
     if text is not None:
         wait = seconds_of(text, answered_at(headers, now))
         if wait is not None:

@@ -364,7 +364,8 @@ class StreamReader:
 
     def _event(self, event: Event) -> None:
         self.events += 1
-        if self.failed is not None:
+        if self.failed is not None or self.terminated:
+            # What follows the last word is not read: whether it comes along is up to the network.
             return
         if event.field_error is not None:
             self._fail(decode(event.field_error.encode()), event.field_error)

@@ -76,6 +76,7 @@ class Call:
 
     __slots__ = (
         "_asked",
+        "_attempts",
         "_bulkhead",
         "_ending",
         "_fault",
@@ -83,6 +84,7 @@ class Call:
         "_first_byte_at",
         "_forwarding",
         "_model",
+        "_overhead",
         "_passage",
         "_place_would_refuse",
         "_refusal",
@@ -122,6 +124,8 @@ class Call:
         unreadable: Refused | None = None,
     ) -> None:
         self._started = machine.monotonic()
+        self._attempts = 0
+        self._overhead: float | None = None
         self._bulkhead: Bulkhead | None = None
         self._place_would_refuse = False
         self._unreadable = unreadable
@@ -304,11 +308,18 @@ class Call:
         """Drops what an attempt came to, frees its connection, and begins the request anew."""
         forwarding, self._forwarding = self._forwarding, None
         if forwarding is not None:
+            self._count(forwarding)
             forwarding.close()
             await forwarding.closed()
         self._relay = self.classified = None
         self._first_byte_at = self.heard_at = self._upstream_status = None
         self.incoming.rewind()
+
+    def _count(self, forwarding: Forwarding) -> None:
+        """Adds what an attempt cost; what the daemon took before the first one is its own share."""
+        self._attempts += forwarding.attempts
+        if self._overhead is None:
+            self._overhead = forwarding.overhead
 
     def _relay_of(
         self, runtime: Runtime, exchange: Exchange, answer: Answer
@@ -737,6 +748,7 @@ class Call:
         # The relay knows its call: left in place, the two would wait for the garbage collector.
         self._relay = None
         if self._forwarding is not None:
+            self._count(self._forwarding)
             self._forwarding.close()
         elif self._passage is not None:
             self._passage.unused()
@@ -746,11 +758,11 @@ class Call:
             self._bulkhead.leave()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
-        classified, forwarding, started = self.classified, self._forwarding, self._started
+        classified, started = self.classified, self._started
         if self.repeats is not None:
             self.repeats.ended()
             self.repeats = None
-        overhead = forwarding.overhead if forwarding is not None else None
+        overhead = self._overhead
         if overhead is not None:
             overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
         if self._fault is not None:
@@ -784,7 +796,7 @@ class Call:
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
                 fault=self._fault.name if self._fault else None,
-                attempts=forwarding.attempts if forwarding is not None else 0,
+                attempts=self._attempts,
                 first_content=self.first_content_at - started if self.first_content_at else None,
                 overhead=overhead,
                 waited=self.waited,

@@ -11,7 +11,6 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from aiohttp import StreamReader
@@ -36,6 +35,11 @@ LINGER = 10.0
 
 REFUSED_LINGER = 1.0
 """Seconds at most for which a connection whose bytes cannot be read is kept for its answer."""
+
+
+LAST_LOOK = 0.02
+"""Seconds between the end of a caller's time and what is done about it: timers fire before what has
+come is read, and the loop may have stood still."""
 
 
 class Handler(Protocol):
@@ -260,10 +264,20 @@ class Connection(Paced):
         self._idle_timer = None
         if self._waiter is None:
             return
-        if quiet >= self.idle:
+        if quiet < self.idle:
+            self._idle_timer = self._loop.call_later(self.idle - quiet, self._idled)
+        else:
+            # Where the loop stood still, a request may lie unread: it is asked for first.
+            self._idle_timer = self._loop.call_later(LAST_LOOK, self._still_idle)
+
+    def _still_idle(self) -> None:
+        self._idle_timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() - self._last_heard >= self.idle:
             self.stop()
         else:
-            self._idle_timer = self._loop.call_later(self.idle - quiet, self._idled)
+            self._idled()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -363,13 +377,14 @@ class Connection(Paced):
                 async with asyncio.timeout(self.patience):
                     await asyncio.shield(self._resumed)
             except TimeoutError:
+                await asyncio.sleep(LAST_LOOK)
                 if self._unsent() >= before:
                     raise CallerGone("the caller does not read") from None
 
     def _unsent(self) -> int:
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
-    async def received(self, waiting: Awaitable[bytes]) -> bytes:
+    async def received(self, payload: StreamReader) -> bytes:
         """A part of the request's body.
 
         Raises:
@@ -377,8 +392,12 @@ class Connection(Paced):
             Refused: the framing of the body is broken.
         """
         try:
-            async with asyncio.timeout(self.patience):
-                return await waiting
+            try:
+                async with asyncio.timeout(self.patience):
+                    return await payload.readany()
+            except TimeoutError:
+                async with asyncio.timeout(LAST_LOOK):
+                    return await payload.readany()
         except TimeoutError:
             raise CallerGone("the caller does not send") from None
         except PayloadBroken:

@@ -77,10 +77,12 @@ class HeadGuard:
             at += used
             self.size += used
             self._carry = b""
-            if self._first[9:10] != b"1" or self._first[9:12] == b"101":
+            # What is shorter than a status line is none, whatever follows it.
+            status = b"" if b"\n" in self._first else self._first[9:12]
+            if status[:1] != b"1" or status == b"101":
                 self.open = False
-                self.switched = self._first[9:12] == b"101"
-                self.bodiless = self.bodiless or self._first[9:12] in (b"101", b"204", b"304")
+                self.switched = status == b"101"
+                self.bodiless = self.bodiless or status in (b"101", b"204", b"304")
                 return at if self.bodiless else len(data)
             self._first = b""
             if at == len(data):

@@ -6,7 +6,7 @@ from sidecar.breaker.gating import Hint
 from sidecar.envelope import retry_after
 from sidecar.envelope.model import Envelope, Headers
 
-_OUTRIGHT = ("retry-after-ms", "x-ms-retry-after-ms", "retry-after")
+_OUTRIGHT = (*retry_after.IN_MILLISECONDS, retry_after.IN_SECONDS)
 
 
 def hint_of(envelope: Envelope, headers: Headers, now: float) -> Hint | None:
@@ -27,7 +27,8 @@ def hint_of(envelope: Envelope, headers: Headers, now: float) -> Hint | None:
     if seconds is None:
         return None
     if outright is not None and outright[0] == seconds:
-        return Hint(seconds, next(name for name in _OUTRIGHT if headers.get(name) == outright[1]))
+        named = (name for name in _OUTRIGHT if headers.get(name) == outright[1])
+        return Hint(seconds, next(named, "headers"))
     if spelling is None:
         return Hint(seconds, "rule")
     named = (name.lower() for name, value in headers if value == spelling)

@@ -312,7 +312,7 @@ class Incoming:
         """
         if self._held:
             return self._held.popleft()
-        chunk = await self._connection.received(self._payload.readany())
+        chunk = await self._connection.received(self._payload)
         self._count(chunk)
         if self._kept is not None:
             self._keep(chunk)

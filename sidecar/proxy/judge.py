@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sidecar import clock as machine
+from sidecar.breaker.gating import Hint
 from sidecar.breaker.model import SUCCESS, Kind, Mode, Outcome
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
@@ -266,9 +267,7 @@ class Judge:
         repeatable = kind is Kind.ANSWER and self.status != 101
         if classified.verdict is Verdict.FAILURE and repeatable:
             fingerprint = call.incoming.fingerprint()
-        hint = None
-        if classified.verdict is Verdict.THROTTLE and classified.envelope is not None:
-            hint = hint_of(classified.envelope, self.headers, machine.wall())
+        hint = self._hint(classified)
         counted = call.settle(
             Outcome(
                 classified.verdict,
@@ -284,6 +283,16 @@ class Judge:
         if counted is not classified.verdict:
             rule = f"{classified.rule}; counted as a failure: shedding.open_after"
             call.classified = classified.judged(counted, rule)
+
+    def _hint(self, classified: Classified) -> Hint | None:
+        """The wait that a throttle asked for; a fault in here costs no more than the hint."""
+        if classified.verdict is not Verdict.THROTTLE or classified.envelope is None:
+            return None
+        try:
+            return hint_of(classified.envelope, self.headers, machine.wall())
+        except Exception as error:  # noqa: BLE001 - the bytes pass whatever happens here
+            self._report_fault(f"fault: {type(error).__name__}")
+            return None
 
     def suppose(self, classified: Classified) -> None:
         """What the answer seems to mean, for its head; the rest of the body may tell better."""

@@ -290,9 +290,9 @@ class WebSocketRelay:
         self._say_goodbye(GOING_AWAY, failure.code)
 
     def left(self) -> None:
-        """The caller's connection is gone; if it said goodbye, the conversation was whole."""
-        if self._caller_first:
-            self._judge.conclude(_good("the caller closed it"))
+        """The caller's connection is gone; if anybody had said goodbye, that tells how it ended."""
+        if self._caller_first or self._from_upstream.close_code is not None:
+            self._judge.conclude(self._meaning())
 
     def stop(self, envelope: Envelope) -> None:
         """The daemon stops: both ends are told, as far as frames allow."""

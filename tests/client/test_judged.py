@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 import urllib.error
 from concurrent.futures import CancelledError, Future
@@ -11,6 +12,7 @@ from typing import Any
 
 import anthropic
 import httpx2
+import msgspec
 import openai
 import pytest
 import requests
@@ -18,7 +20,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.client import envelope_of
+from sidecar.client import envelope_of, for_model
 from sidecar.client.errors import BreakerOpen, enveloped
 from sidecar.client.judged import Origin, judge, judge_answer
 from sidecar.client.reports import LARGEST, error_of
@@ -131,6 +133,29 @@ def test_an_envelope_that_is_none_is_not_believed(header: str) -> None:
     error = requests.HTTPError("x", response=None)
     error.response = response  # type: ignore[assignment]
     assert judge(error).envelope.code != "burst"
+
+
+ODD: list[dict[str, Any]] = [
+    {"retry_after": float("inf")}, {"retry_after": float("nan")}, {"retry_after": -5},
+    {"retry_after": 10**400}, {"retryable": False, "retry_after": 5}, {"code": "a b" * 50}, {"code": ""},
+    {"message": "a\nb" * 300}, {"message": ""}, {"message": "a \ud800"}, {"correlation_id": "a b" * 500},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_envelope_that_no_daemon_of_ours_sent_is_kept_within_bounds(odd: dict[str, Any]) -> None:
+    """The header may come from anybody: a wait that never ends would be slept through."""
+    told = json.dumps(msgspec.to_builtins(TOLD) | odd)
+    error = requests.HTTPError("x", response=None)
+    error.response = httpx2.Response(429, headers={"x-error-envelope": told})  # type: ignore[assignment]
+    envelope = judge(error).envelope
+    assert envelope.retry_after is None or 0 <= envelope.retry_after < 1e9
+    assert envelope.retryable or envelope.retry_after is None
+    assert re.fullmatch(r"[A-Za-z0-9._:/#-]{1,64}", envelope.code)
+    assert 0 < len(envelope.message) <= 500
+    assert envelope.message.isprintable()
+    assert re.fullmatch(r"[A-Za-z0-9._:/-]{0,128}", envelope.correlation_id)
+    assert for_model(envelope).encode()
 
 
 def test_an_envelope_that_is_there_stays() -> None:

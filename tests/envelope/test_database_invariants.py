@@ -1,15 +1,19 @@
 """Whatever a driver raises, classification answers, and its answer keeps the contract."""
 
+import json
 import math
 import re
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sidecar.envelope import sdk
 from sidecar.envelope.database import classify
 from sidecar.envelope.databases import READERS
 from sidecar.envelope.model import Headers
+from sidecar.envelope.policy import header_envelope
 from sidecar.envelope.raised import Raised, recorded
 from tests.cases import all_cases
 
@@ -152,3 +156,48 @@ def test_nothing_lost_in_a_commit_is_retryable():
         if found.verdict.value in {"failure", "neutral"}:
             assert not found.envelope.retryable, case["id"]
         assert found.verdict.value == case["expect"]["verdict"]
+
+
+@pytest.mark.parametrize(
+    "held", [[1], {"a": 1}, None, True, 1.5, "x", "9" * 5000, -(10**400), b"x"], ids=repr
+)
+def test_attributes_may_hold_values_of_any_kind(held):
+    """What a report says is JSON that somebody wrote: each table has to ask before it looks up."""
+    for name in TYPES:
+        for attribute in ATTRIBUTES:
+            for vendor in {None, name.partition(".")[0]} & {None, *READERS}:
+                found = classify(
+                    recorded({"type": name, "attrs": {attribute: held}}), vendor=vendor
+                )
+                assert not found.rule.startswith("fault"), (name, attribute)
+        found = classify(
+            recorded({"type": name, "attrs": dict.fromkeys(ATTRIBUTES, held), "args": [held]})
+        )
+        assert not found.rule.startswith("fault"), name
+
+
+def test_a_fault_in_a_table_is_neutral_and_said(monkeypatch):
+    def broken(_):
+        raise KeyError("a table")
+
+    monkeypatch.setitem(READERS, "postgresql", broken)
+    found = classify(Raised(type="psycopg.Error", message="a"), vendor="postgresql")
+    assert (found.rule, found.verdict.value) == ("fault in classification: KeyError", "neutral")
+    assert found.envelope.class_ == "permanent"
+
+
+HALF = "a\ud800b\udfff"
+
+
+@pytest.mark.parametrize("place", ["type", "message", "code", "sqlstate", "phase", "body"])
+def test_halves_of_surrogate_pairs_are_no_text(place):
+    """They come from names of files that are no UTF-8; no other reader of JSON takes them."""
+    for error in (
+        {place: HALF, "args": [HALF], "headers": {HALF: HALF}, "attrs": {HALF: {HALF: [HALF]}}},
+        {"cause": {place: HALF}, "exceptions": [{place: HALF}]},
+    ):
+        for judge in (classify, sdk.classify):
+            envelope = judge(recorded(error)).envelope
+            assert "\ufffd" in msgspec.json.encode(envelope).decode()
+            assert envelope.message.isprintable()
+            json.loads(header_envelope(envelope)).get("message").encode()

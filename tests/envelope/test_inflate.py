@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 import resource
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.envelope.inflate import inflate
+from sidecar.envelope.inflate import StreamInflater, inflate
 
 brotli = pytest.importorskip("brotli")
 zstandard = pytest.importorskip("zstandard", reason="Python 3.14 and later bring their own")
@@ -223,3 +224,32 @@ def test_damaged_bodies_never_raise(way, data, damages, limit):
 @given(st.text(max_size=40))
 def test_any_header_value_never_raises(encodings):
     inflate(gzip.compress(TEXT), encodings, LIMIT)
+
+
+def test_what_is_damaged_behind_its_head_is_not_the_bare_format():
+    """Nor is it the bare format in a stream that comes in pieces: what follows would be noise."""
+    whole = zlib.compress(b'{"error": {"code": "rate_limit_exceeded"}}' * 50)
+    damaged = whole[:20] + b"event: error" + whole[20:]
+    readable, engine = b"", zlib.decompressobj()
+    with contextlib.suppress(zlib.error):
+        for at in range(len(damaged)):
+            readable += engine.decompress(damaged[at : at + 1])
+    for cut in range(1, len(damaged)):
+        inflater, told = StreamInflater("deflate"), b""
+        for piece in (damaged[:cut], damaged[cut:]):
+            found = inflater.feed(piece)
+            if found is None:
+                break
+            told += found
+        assert readable.startswith(told), cut
+
+
+@pytest.mark.parametrize("code", [zlib.compress, raw_deflate])
+def test_both_formats_of_deflate_are_told_apart_wherever_they_are_cut(code):
+    text = b'{"error": {"code": "rate_limit_exceeded"}}' * 5
+    coded = code(text)
+    for cut in range(len(coded)):
+        inflater = StreamInflater("deflate")
+        assert (inflater.feed(coded[:cut]) or b"") + (inflater.feed(coded[cut:]) or b"") == text, (
+            cut
+        )

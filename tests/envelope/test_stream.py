@@ -408,3 +408,25 @@ def test_a_finish_reason_is_no_end_of_a_body_that_was_cut():
     stream = reader()
     stream.feed(chunk({"content": "Hi"}) + chunk({}, "stop") + b"data: [DONE]\n\n")
     assert stream.finish(clean=False).envelope is None
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"data: [DONE]\n\n",
+        b'event: message_stop\ndata: {"type": "message_stop"}\n\n',
+        b'data: {"type": "response.completed", "response": {}}\n\n',
+    ],
+)
+def test_what_follows_the_last_word_counts_in_no_case(last):
+    """Whether it comes along with it is up to the network."""
+    start = b'data: {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}\n\n'
+    error = b'event: error\ndata: {"error": {"code": "server_error", "message": "m"}}\n\n'
+    seen = Seen(status=200, headers=Headers([("content-type", "text/event-stream")]), path="/v1/x")
+    told = set()
+    for pieces in ([start + last + error], [start, last, error]):
+        reader = StreamReader(get("openai"), seen)
+        for piece in pieces:
+            reader.feed(piece)
+        told.add(reader.finish(clean=True).verdict.value)
+    assert told == {"success"}

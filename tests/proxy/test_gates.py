@@ -759,3 +759,17 @@ async def test_what_is_configured_is_everybodys_credential(start, upstream) -> N
     )
     await ask(running, "gpt-x", KEY)
     assert decision(await ask(running, "gpt-x", OTHER_KEY)) == "shed"
+
+
+@pytest.mark.parametrize(
+    "name", ["Retry-After", "retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"]
+)
+async def test_a_wait_is_kept_by_whichever_header_asks_for_it(start, upstream, name) -> None:
+    """Of the two places that read these headers, one knew fewer, and the answer was lost for it."""
+    wait = b"20" if name == "Retry-After" else b"20000"
+    upstream.script = says(error(429, "rate_limit_exceeded", (name.encode(), wait)))
+    running = await start({"up": {"upstream": upstream.url, "dialect": "bedrock"}})
+    found = await ask(running)
+    assert (found.status, decision(found)) == (429, "forwarded")
+    (shot,) = running.daemon.registry.gates("up").gate_snapshots(clock.monotonic())
+    assert (shot.hint, shot.hint_source) == (20, name.lower())

@@ -278,3 +278,20 @@ async def test_a_reload_turns_it_on(start, upstream) -> None:
     await running.daemon.reload()
     assert (await call(running.port)).status == 200
     assert json.loads((await call(running.admin_port, "/status")).body)["network"] == "up"
+
+
+async def test_every_request_is_counted_and_only_the_daemons_own_time_is_its_overhead(
+    start, upstream
+) -> None:
+    async def script(visit: Visit) -> None:
+        await asyncio.sleep(0.05)
+        await visit.send(BOOM if visit.number < 3 else OK)
+
+    upstream.script = script
+    running = await start({"up": section(upstream.url)})
+    await call(running.port)
+    (fact,) = running.calls
+    assert (fact.attempts, upstream.hits) == (3, 3)
+    assert running.daemon.figures.named["up"].attempts == 3
+    assert fact.overhead is not None
+    assert fact.overhead < 0.05, "what the upstream took is not the daemon's"

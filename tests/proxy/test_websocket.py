@@ -294,6 +294,29 @@ async def test_a_caller_that_leaves_closes_the_upstream(start, upstream, goodbye
     assert running.daemon.plane.in_flight("up") == 0
 
 
+@pytest.mark.parametrize(
+    ("code", "verdict"), [(1011, "failure"), (1000, "success"), (4000, "alive")]
+)
+async def test_a_caller_that_hangs_up_on_a_goodbye_does_not_undo_it(
+    start, upstream, code, verdict
+) -> None:
+    """Who closes the connection first when both know that it is over is no matter."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(switching(visit), close_frame(code, "", masked=False))
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
+    await caller.head()
+    assert await caller.reader.readexactly(4) == close_frame(code, "", masked=False)
+    await caller.closed()
+    assert (await told(running)).verdict == verdict
+
+
 async def test_an_upgrade_that_nobody_asked_for_is_none(start, upstream) -> None:
     async def script(visit: Visit) -> None:
         await visit.send(switching(visit))

@@ -30,7 +30,7 @@ from sidecar.envelope.databases.kinds import (
 from sidecar.envelope.meaning import Meaning
 from sidecar.envelope.raised import Raised
 
-_BATCH_LOG = {4, "BATCH_LOG"}
+_BATCH_LOG = (4, "BATCH_LOG")
 
 _CLASSES = by_word(
     (unwell("too few replicas are alive"), "Unavailable"),

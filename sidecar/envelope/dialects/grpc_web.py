@@ -257,7 +257,8 @@ def _of_trailers(seen: Seen, trailers: Headers) -> Evidence | None:
 
 def _named(code: str) -> str:
     """The code in words, for a server that says no more than its number."""
-    name = _NAMES[int(code)] if code.isdecimal() and int(code) < len(_NAMES) else "unknown"
+    known = code.isdecimal() and len(code) < 3 and int(code) < len(_NAMES)
+    name = _NAMES[int(code)] if known else "unknown"
     return f"gRPC status {code} ({name})"
 
 

@@ -23,9 +23,13 @@ from sidecar.envelope.model import Envelope, ErrorClass
 
 def _cost(evidence: Evidence, place: str) -> float | None:
     value = at(evidence.body, f"extensions.cost.{place}")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        cost = float(value)
+    except OverflowError:
+        return None
+    return cost if isfinite(cost) else None
 
 
 def _exceeds_the_bucket(evidence: Evidence) -> bool:
