@@ -40,7 +40,8 @@ _SECRET_HEADERS = frozenset(
         "x-xsrf-token",
         "private-token",
         "x-vault-token",
-        "stripe-signature",
+        "signature",
+        "dpop",
         "token",
     }
 )
@@ -48,29 +49,46 @@ _SECRET_HEADER = re.compile(
     r"(?:^|[-_])(?:api-?key|apikey|access-?key|secret|password|passwd|credential|session)s?(?:$|[-_])"
     r"|(?:^|[-_])auth(?:orization)?(?:[-_]key)?$"
     r"|(?:^|[-_])(?:auth|access|refresh|id|bearer|api|user|session|security)[-_]?token$"
+    r"|(?:^|[-_])(?:assertion|bearer|jwt|pass|secret-?key|sid)$"
+    r"|[-_]signature(?:-\d{1,4})?$"
     r"|subscription-key$|goog-api-key$",
 )
 
 # Names whose value is a secret wherever they stand: a query, a form, a JSON member.
 _NAME_OF_ONE = (
-    r"(?:api[_-]?key|apikey|(?:access|account|subscription)[_-]?key|secret(?:[_-]?key)?"
-    r"|password|passwd|passphrase|pwd"
-    r"|(?:access|refresh|id|auth|session|security|bearer)[_-]?token|authorization|credential"
-    r"|signature|private[_-]?key)"
+    r"(?:(?:access|account|admin|api|app(?:lication)?|auth|client|consumer|encryption|license"
+    r"|master|private|service|shared|signing|subscription|user)[_-]?key"
+    r"|secret(?:[_-]?key)?|password|passwd|passphrase|passcode|pwd"
+    r"|(?:access|api|app|auth|bearer|bot|client|csrf|deploy|device|id|job|login|private|refresh"
+    r"|security|session|user|xsrf)[_-]?token"
+    r"|authorization|credentials?|signature|client[_-]?assertion|code[_-]?verifier"
+    r"|device[_-]?code)"
 )
-_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-")
+_SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-|[_-](?:key|token)\Z")
+# Keys and tokens that open nothing: where a page begins, how a thing is called.
+_OPEN_NAME = re.compile(
+    r"(?:page|next|cursor|continuation|sync|skip|idempotency|public|cache|sort|partition|primary"
+    r"|row|group|issue|project)[_-]?(?:page[_-]?)?(?:key|token)\Z"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHORT_SECRET_NAMES = frozenset(
-    {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion",
-     "session", "sessionid", "jsessionid", "session_id", "appid", "app_id", "appkey", "app_key"}
+    {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion", "hmac",
+     "otp", "pat", "pin", "sign", "session", "sessionid", "jsessionid", "session_id", "appid",
+     "app_id", "appkey", "app_key"}
 )  # fmt: skip
+# A quotation mark as JSON in JSON, a page and a query write it.
+_ENTITY = r"(?:&(?:quot|apos|\#0{0,2}3[49]|\#[xX]0{0,2}2[27]);|\\{1,7}u002[27]|%2[27])"
 _QUERY_PAIR = re.compile(r"([?&;])([^=&;#?\s\"'<>\\]{1,64})=([^&;#\s\"'<>\\]+)")
 _ASSIGNED_SECRET = re.compile(
-    rf"(?i)({_NAME_OF_ONE}\\?[\"']?\s{{0,8}}[:=]\s{{0,8}})"
-    r"(\\\"[^\"\n]*+\"?|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?|[^\s,;&\"'{}\[\]]+)",
+    rf"(?i)({_NAME_OF_ONE}(?:\\{{0,7}}[\"']|{_ENTITY})?[\s+]{{0,8}}(?:[:=]|%3[ad])[\s+]{{0,8}})"
+    rf"({_ENTITY}(?:(?!{_ENTITY})[^\n])*+{_ENTITY}?"
+    r"|\\{1,7}\"[^\"\n]*+\"?|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?|[^\s,;&\"'{}\[\]]+)",
     re.DOTALL,
 )
+_MARK = re.compile(rf"(?i)\\{{0,7}}[\"']|{_ENTITY}")
 _BARE_MEMBER = re.compile(
-    r"(\\?\"token\\?\"\s{0,8}:\s{0,8}\\?\")[^\"\\]{12,}+(\\?\")", re.IGNORECASE
+    rf"(?i)((?:\\{{0,7}}\"|{_ENTITY})(?:token|jwt|auth|pat)(?:\\{{0,7}}\"|{_ENTITY})\s{{0,8}}:\s{{0,8}}"
+    rf"(?:\\{{0,7}}\"|{_ENTITY}))[^\s\"\\&%]{{12,}}+(?=\\{{0,7}}\"|{_ENTITY})"
 )
 # "Incorrect API key provided: …": prose that quotes what was refused.
 _TOLD_SECRET = re.compile(
@@ -131,8 +149,9 @@ _PRIVATE_KEY = re.compile(
 # search for a word is ten times quicker than to try a pattern at every character.
 _SCHEME_TOKEN = re.compile(r"token\s")
 _NAME_ENDS = (
-    "key", "token", "secret", "password", "passwd", "passphrase", "pwd", "authorization",
-    "credential", "signature",
+    "key", "token", "secret", "password", "passwd", "passphrase", "passcode", "pwd",
+    "authorization", "credential", "credentials", "signature", "assertion", "verifier",
+    "device_code", "device-code", "devicecode", "jwt", "auth", "pat",
 )  # fmt: skip
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
 _BETWEEN = " \t\n\r\f\v\"'\\"
@@ -152,6 +171,11 @@ _HOOKS = frozenset(
      "webhooks", "workflows"}
 )  # fmt: skip
 """Path segments whose followers are the credential of an incoming webhook."""
+
+_NAMES_IN_PATHS = frozenset(
+    {"token", "access-token", "access_token", "apikey", "api-key", "api_key", "secret"}
+)
+"""Path segments that name the one behind them."""
 
 _PARTS = re.compile(r"[:/.@\s]")
 _ID_PREFIX = re.compile(r"[a-z]{2,16}[_-]")
@@ -214,15 +238,21 @@ def _may_name_scheme(lower: str) -> bool:
 
 def _hide_named(text: str, lower: str) -> str:
     """Hide values that stand behind the name of a secret; `lower` is the text before any change."""
-    if _assigns(lower, ":") or ("=" in lower and _assigns(lower, "=")):
+    if _may_assign(lower):
         text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
-        text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
+        text = _BARE_MEMBER.sub(rf"\1{HIDDEN}", text)
         text = _BARE_TOKEN.sub(rf"\1{HIDDEN}", text)
     if "'" in text and ("identified by" in lower or "password" in lower):
         text = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", text)
     if _tells_of(lower, "key") or _tells_of(lower, "token"):
         text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
     return _PRIVATE_KEY.sub(HIDDEN, text) if "-----BEGIN " in text else text
+
+
+def _may_assign(lower: str) -> bool:
+    if "&quot" in lower or "&#" in lower or "u002" in lower or "%3" in lower:
+        return any(end in lower for end in _NAME_ENDS)
+    return _assigns(lower, ":") or ("=" in lower and _assigns(lower, "="))
 
 
 def _assigns(lower: str, mark: str) -> bool:
@@ -273,7 +303,7 @@ def _hide_assigned(match: re.Match[str]) -> str:
     name, value = match.group(1), match.group(2)
     if HIDDEN in value or value in {"null", "true", "false"}:
         return match.group(0)
-    quote = re.match(r"\\?[\"']", value)
+    quote = _MARK.match(value)
     mark = quote.group(0) if quote else ""
     return f"{name}{mark}{HIDDEN}{mark}"
 
@@ -297,8 +327,10 @@ def is_secret_name(name: str) -> bool:
     Args:
         name: as it stands in the query; `k%65y` is `key` to whoever reads it.
     """
-    name = unquote_plus(name).lower()
-    return name in _SHORT_SECRET_NAMES or _SECRET_NAME.search(name) is not None
+    name = _CAMEL.sub("_", unquote_plus(name)).lower()
+    if name in _SHORT_SECRET_NAMES or name.replace("_", "") in _SHORT_SECRET_NAMES:
+        return True
+    return _SECRET_NAME.search(name) is not None and _OPEN_NAME.search(name) is None
 
 
 def looks_secret(text: str) -> bool:
@@ -407,7 +439,13 @@ def _is_of_short_words(path: str) -> bool:
     if _SHORT_WORDS.fullmatch(path) is None:
         return False
     path = path.lower()
-    return not ("hook" in path or "services" in path or "triggers" in path or "workflows" in path)
+    return not (
+        "hook" in path
+        or "services" in path
+        or "triggers" in path
+        or "workflows" in path
+        or any(f"/{name}/" in path for name in _NAMES_IN_PATHS)
+    )
 
 
 def _redact_path(path: str) -> str:
@@ -422,14 +460,16 @@ def path_segments(path: str) -> Iterator[tuple[str, bool]]:
 
     Some addresses are their own credential: the token of a bot, of an incoming webhook.
     """
-    after_hook = False
+    after_hook = named = False
     for segment in path.split("/"):
         if len(segment) < SHORTEST:
             yield segment, False
         else:
             text = unquote(segment) if "%" in segment else segment
-            yield segment, looks_secret(text) or (after_hook and _is_opaque(text))
-        after_hook = after_hook or segment.lower() in _HOOKS
+            yield segment, looks_secret(text) or ((after_hook or named) and _is_opaque(text))
+        lower = segment.lower()
+        after_hook = after_hook or lower in _HOOKS
+        named = lower in _NAMES_IN_PATHS
 
 
 def _is_opaque(text: str) -> bool:
