@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import quote, unquote, unquote_plus
 
+from sidecar.envelope.key_shapes import HIDDEN
 from sidecar.envelope.redact import (
-    HIDDEN,
     SHORTEST,
     SecretPaths,
     is_secret_header,
-    is_secret_name,
+    is_secret_parameter,
     looks_secret,
     path_segments,
     redact_headers,
@@ -45,11 +45,25 @@ _PARAMETER = re.compile(r"(?:^|[&;])([^=&;]{1,64})=([^&;]{8,})")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31} +(?=\S)")
 _LONG_PIECE = re.compile(r"[^\s,;:&=\"']{16,}")
 _FORM = re.compile(rb"(?:^|&)([^=&\s\"]{1,64})=([^&\s\"]{8,4096})")
-_MEMBER = re.compile(rb'"([A-Za-z0-9_.-]{1,64})"\s{0,8}:\s{0,8}"((?:[^"\\]|\\.){8,4096}+)"', re.DOTALL)
+_MEMBER = re.compile(
+    rb'"([A-Za-z0-9_.-]{1,64})"\s{0,8}:\s{0,8}"((?:[^"\\]|\\.){8,4096}+)"', re.DOTALL
+)
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----([A-Za-z0-9+/=\s\\]*+)")
 _MOST_OF_A_BODY = 16_384
 """Bytes of a request's body that are read: who sends a credential in it sends little beside."""
 _MEMBERS_OF_ITS_MATTER = frozenset(
-    {"key", "code", "session", "sessionid", "session_id", "ticket", "appid", "app_id", "sign", "pin"}
+    {
+        "key",
+        "code",
+        "session",
+        "sessionid",
+        "session_id",
+        "ticket",
+        "appid",
+        "app_id",
+        "sign",
+        "pin",
+    }
 )
 """Names that are a secret's in a query, and mostly something else's in a document."""
 _FOR_PAGES = "+&<>'`"
@@ -124,7 +138,7 @@ def _in_target(target: str) -> Iterator[str]:
     for match in _PARAMETER.finditer(query):
         value = match[2]
         plain = unquote_plus(value)
-        if is_secret_name(match[1]) or looks_secret(plain):
+        if is_secret_parameter(match[1]) or looks_secret(plain):
             yield from (value, unquote(value), plain)
     for segment, secret in path_segments(path):
         if secret:
@@ -134,16 +148,20 @@ def _in_target(target: str) -> Iterator[str]:
 
 
 def _in_body(body: bytes) -> Iterator[str]:
+    if b"-----BEGIN " in body:
+        for match in _PRIVATE_KEY.finditer(body):
+            lines = re.split(r"\s+|\\[nr]", match[1].decode("latin-1"))
+            yield from (line for line in lines if len(line) >= 2 * SHORTEST)
     start = body[:1]
     if start in b"{[" and start:
         for match in _MEMBER.finditer(body):
             name = match[1].decode("latin-1")
-            if name.lower() not in _MEMBERS_OF_ITS_MATTER and is_secret_name(name):
+            if name.lower() not in _MEMBERS_OF_ITS_MATTER and is_secret_parameter(name):
                 with suppress(ValueError):
                     yield json.loads(b'"' + match[2] + b'"')
     elif b"=" in body:
         for match in _FORM.finditer(body):
-            if is_secret_name(match[1].decode("latin-1")):
+            if is_secret_parameter(match[1].decode("latin-1")):
                 value = match[2].decode("latin-1")
                 yield from (value, unquote_plus(value))
 

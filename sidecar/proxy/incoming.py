@@ -142,9 +142,7 @@ class Incoming:
             configured: header lines that the configuration puts in.
             secret_paths: routes of the provider that carry a credential.
         """
-        return request_secrets(
-            self.raw, self._message.path, configured, secret_paths, self._sample
-        )
+        return request_secrets(self.raw, self._message.path, configured, secret_paths, self._sample)
 
     def limit_key(
         self, subject: str, configured: Collection[bytes], secret_paths: SecretPaths

@@ -31,7 +31,6 @@ from .scene import (
     until,
 )
 
-
 PATIENT = {"connect": "20s"}
 """Upstream, daemon and a crowd share one loop: it may take its time to connect."""
 
