@@ -45,6 +45,7 @@ from sidecar.admin.status import (
 from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
+from sidecar.envelope.redact import shown_name
 from sidecar.telemetry import exposition, readings
 from sidecar.telemetry.observer import Controlled, Fault, Observer
 
@@ -270,7 +271,7 @@ class AdminPlane:
             raise AdminError(
                 404, "not_found", "POST /breakers/{key}/{verb}, a slash in the key written as %2F"
             )
-        key, word = unquote(segments[2]), segments[3]
+        key, word = _shown(unquote(segments[2])), segments[3]
         if word not in _VERBS:
             raise AdminError(
                 404, "unknown_verb", f"no such verb; there are {', '.join(sorted(_VERBS))}"
@@ -340,6 +341,12 @@ class AdminPlane:
         finally:
             self.events.unsubscribe(subscription)
         return response
+
+
+def _shown(key: str) -> str:
+    """The key as calls of that model make it: a name that is a credential is not shown."""
+    provider, slash, subject = key.partition("/")
+    return f"{provider}/{shown_name(subject)}" if slash else key
 
 
 async def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:
