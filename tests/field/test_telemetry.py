@@ -279,6 +279,9 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
                 )
                 assert {one.status for one in found} == {200}
             text = (await admin(process, "/metrics")).body.decode()
+            # F135: nor does it make the daemon, and so its pod, ill.
+            for path in ("/healthz", "/readyz"):
+                assert (await admin(process, path)).status == 200
             begun = time.monotonic()
             process.signal(signal.SIGTERM)
             assert await process.exit_code(10) == 0
@@ -290,10 +293,8 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
             if server is not None:
                 server.close()
         assert not [line for line in lines if "text" in line]
-        for signal_ in ("traces", "metrics", "logs"):
-            told = [one for one in lines if one["event"].startswith("telemetry.f")
-                    and one["signal"] == signal_]  # fmt: skip
-            assert len(told) <= 1
+        # Whatever it is that does not leave: one line a minute.
+        assert len([one for one in lines if one["event"] == "telemetry.failing"]) <= 1
         lost = {one["signal"]: one["count"] for one in lines if one["event"] == "telemetry.lost"}
         assert lost["traces"] == 1_000
         assert "breaker_sidecar_telemetry_dropped_total" in text
