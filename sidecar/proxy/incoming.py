@@ -120,6 +120,11 @@ class Incoming:
         """Has the caller not been told yet to send the body it announced?"""
         return self._expects
 
+    @property
+    def asked_path(self) -> str:
+        """The path of the target as it came, the provider's name in it, without the query."""
+        return self._message.path.partition("?")[0]
+
     def _wants_websocket(self) -> bool:
         wanted = self.named.get(b"upgrade", b"").strip().lower() == b"websocket"
         return wanted and self.method == "GET" and self.whole and not self.http10

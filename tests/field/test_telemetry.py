@@ -145,6 +145,23 @@ async def test_attempts_transitions_refusals_and_first_words_are_events(
         assert span["attributes"]["error.type"] == "breaker_open"
 
 
+async def test_a_call_that_names_nobody_still_says_what_it_asked_for(
+    start, upstream, sink, monkeypatch
+) -> None:
+    export(monkeypatch, exporting(sink.port))
+    running = await start({"up": base(upstream.url)})
+    secret = "sk-proj-aB3dE5gH7jK9mN1pQ3rS"
+    asked = f"/nobody/v1/x/{secret}?key={secret}"
+    assert (await call(running.port, asked, "PURGE")).status == 404
+    await until(sink.spans)
+    (span,) = sink.spans()
+    told = span["attributes"]
+    assert told["url.path"] == "/nobody/v1/x/[redacted]"
+    assert (span["name"], told["http.request.method"]) == ("HTTP", "_OTHER")
+    assert "http.route" not in told
+    assert secret not in sink.file.read_text()
+
+
 async def test_a_repeated_request_is_a_span_of_its_own(start, upstream, sink, monkeypatch) -> None:
     """The one thing that is sent again today: a GET on a connection that had died."""
     export(monkeypatch, exporting(sink.port))
