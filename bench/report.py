@@ -118,6 +118,16 @@ def bars(results: dict[str, Scenario]) -> list[Bar]:
             shown, "error 1 KiB"), 30.0),
         at_most("classification of a good answer of 2 KiB, below 5 µs", _classified(
             shown, "good 2 KiB"), 5.0),
+        _at_least("shedding: goodput with hints, at least 0.95", _limited(
+            results, "whole seconds", "goodput"), 0.95),
+        _at_least("shedding: goodput without hints, at least 0.85", _limited(
+            results, "no hint", "goodput"), 0.85),
+        at_most("shedding: refused by the upstream, below 5 %", _limited(
+            results, "whole seconds", "refused"), 0.05),
+        at_most("shedding: follows a doubled bucket within 20 s", _limited(
+            results, "whole seconds", "follows_s"), 20.0),
+        at_most("shedding: latest /healthz while a crowd waits, below 50 ms", _limited(
+            results, "crowd", "late_ms"), 50.0),
         _at_least("metrics alone: calls per second of CPU time, at least 0.95 of telemetry off's",
             _of_off(shown, "metrics"), 0.95),
         _at_least("full telemetry: calls per second of CPU time, at least 0.75 of telemetry off's",
@@ -178,6 +188,10 @@ def _to_envoy(shown: dict[str, dict[str, dict[str, float | None]]]) -> float | N
 
 def _classified(shown: dict[str, dict[str, dict[str, float | None]]], kind: str) -> float | None:
     return shown.get("classify", {}).get(kind, {}).get("us")
+
+
+def _limited(results: dict[str, Scenario], name: str, key: str) -> float | None:
+    return _worst(results.get("shedding", {}).get(name, {}).get(key))
 
 
 def _worst(values: list[float] | None) -> float | None:
@@ -286,6 +300,18 @@ COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("fd after", "descriptors_after", ".0f"),
     ],
     "weight": [("RSS MiB", "rss", ".1f")],
+    "shedding": [
+        ("goodput of what the bucket allows", "goodput", ".3f"),
+        ("refused by the upstream", "refused", ".1%"),
+        ("longest call ms", "longest_ms", ",.0f"),
+        ("follows a doubling s", "follows_s", ".1f"),
+        ("calls", "calls", ",.0f"),
+        ("served", "forwarded", ",.0f"),
+        ("shed", "shed", ",.0f"),
+        ("left", "left", ",.0f"),
+        ("latest /healthz ms", "late_ms", ".0f"),
+        ("breaker moved", "errors", ".0f"),
+    ],
 }
 
 TITLES = {
@@ -304,6 +330,7 @@ TITLES = {
     "idle": ("idle", "At rest, shipped configuration"),
     "at_once": ("at_once", "Calls at once: medians of the rounds"),
     "weight": ("weight", "Resident memory after all of it"),
+    "shedding": ("shedding", "Three times what a token bucket of 10 a second allows"),
     "telemetry": ("telemetry", "What telemetry costs: POST over 32 connections"),
 }
 

@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench import classification, guarding, load, machine, telemetry
+from bench import classification, guarding, load, machine, shedding, telemetry
 from bench.load import Ask, Seen
 from bench.peers import Lab, Peer, clean_environment
 from bench.upstream import MIB, REQUEST
@@ -418,6 +418,7 @@ SCENARIOS: dict[str, Callable[[Bench], None]] = {
     "at_once": at_once,
     "weight": weight,
     "classify": classification.measure,
+    "shedding": shedding.shedding,
     "guard": guarding.measure,
     "telemetry": telemetry.measure,
 }

@@ -32,6 +32,7 @@ from sidecar.config.watch import EVERY, SETTLE, Watch, watchable
 from sidecar.dependencies.guard import Dependencies
 from sidecar.faults.injector import Faults
 from sidecar.fleet.state import Keeper
+from sidecar.proxy import limit_key
 from sidecar.proxy.plane import DataPlane
 from sidecar.service_manager import ServiceManager
 from sidecar.telemetry import logs
@@ -276,6 +277,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_fault)
         await self.keeper.restore()
+        limit_key.use_secret(self.keeper.secret)
         try:
             names: list[str] = []
             for address in self.manager.listens("listen", self.config.listen):

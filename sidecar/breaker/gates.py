@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import random as random_numbers
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, ParamSpec, TypeVar
 
 from sidecar.breaker.admission import Faults
@@ -28,6 +28,7 @@ from sidecar.breaker.gating import (
     Spent,
 )
 from sidecar.breaker.quota import Quota
+from sidecar.breaker.saved import FAR, KeyWait, SavedLimit, SpentBudget
 from sidecar.breaker.shedding import Gate, Ticket
 
 KEYS: Final = 1024
@@ -56,6 +57,11 @@ class Limit:
     def is_idle(self, now: float) -> bool:
         """Does it neither hold nor refuse anything?"""
         return self.quota is None and self.gate.is_idle(now)
+
+    def is_disposable(self, now: float) -> bool:
+        """Would forgetting it change nothing that matters?"""
+        known = self.quota is not None and not self.quota.is_stale(now)
+        return not known and self.gate.is_disposable(now)
 
 
 class Gates:
@@ -188,11 +194,7 @@ class Gates:
         self._guarded(None, self._tick, now)
 
     def _tick(self, now: float) -> None:
-        forgotten = [
-            key
-            for key, limit in self._limits.items()
-            if limit.gate.is_disposable(now) and limit.quota is None
-        ]
+        forgotten = [key for key, limit in self._limits.items() if limit.is_disposable(now)]
         for key in forgotten:
             del self._limits[key]
 
@@ -212,6 +214,37 @@ class Gates:
                 limit.quota = None
             elif limit.quota is not None:
                 limit.quota.configure(settings.recheck)
+
+    # What outlives the process.
+
+    def saved(self, now: float) -> tuple[SavedLimit, ...]:
+        """The waits that the upstream named and the budgets that it said are spent."""
+        found = (_saved(key, limit, now) for key, limit in self._limits.items())
+        return tuple(one for one in found if one is not None)
+
+    def restore(self, saved: Iterable[SavedLimit], now: float) -> int:
+        """Take up what an earlier process knew, as far as it still holds.
+
+        Returns:
+            Of how many keys anything did.
+        """
+        return sum(self._resume(one, now) for one in saved)
+
+    def _resume(self, saved: SavedLimit, now: float) -> bool:
+        wait, budget = saved.wait, saved.budget
+        gated = budget is not None and self.settings.quota_mode is not QuotaMode.OFF
+        if not gated and (wait is None or wait.until <= now):
+            return False
+        limit = self._obtain(LimitKey(bytes.fromhex(saved.credential), saved.subject), now)
+        if limit is None:
+            return False
+        if wait is not None:
+            limit.gate.resume(wait.until, Hint(wait.hint, wait.source), now)
+        if budget is not None and gated:
+            resets_in = None if budget.until is None else max(budget.until - now, 0.0)
+            limit.quota = Quota(budget.code, resets_in, self.settings.recheck, now)
+            limit.quota.resume(budget.next_check, now)
+        return True
 
     # What is shown.
 
@@ -285,3 +318,18 @@ class Gates:
         except Exception as error:  # noqa: BLE001  # the boundary: no fault costs a call
             self._faults.count(error)
             return otherwise
+
+
+def _saved(key: LimitKey, limit: Limit, now: float) -> SavedLimit | None:
+    wait = budget = None
+    named = limit.gate.named_wait(now)
+    if named is not None:
+        until, hint = named
+        wait = KeyWait(until=until, hint=min(hint.seconds, FAR), source=hint.source[:64])
+    if limit.quota is not None:
+        quota = limit.quota
+        budget = SpentBudget(code=quota.code[:64], until=quota.until, next_check=quota.next_check)
+    if wait is None and budget is None:
+        return None
+    credential = key.credential.hex()
+    return SavedLimit(credential=credential, subject=key.subject, wait=wait, budget=budget)

@@ -204,17 +204,20 @@ class Provider:
         start = len(self.name) + 1
         found = [breaker.saved(now, breaker.key[start:] or None) for breaker in self.breakers()]
         kept = tuple(one for one in found if one is not None)
-        return SavedProvider(identity=self._identity(), breakers=kept) if kept else None
+        limits = self.gates.saved(now)
+        if not kept and not limits:
+            return None
+        return SavedProvider(identity=self._identity(), breakers=kept, limits=limits)
 
     def restore(self, saved: SavedProvider, now: float) -> int:
         """Take up what an earlier process knew, if it knew this upstream.
 
         Returns:
-            How many breakers took up something.
+            How many breakers and keys took up something.
         """
         if saved.identity != self._identity():
             return 0
-        taken = 0
+        taken = self.gates.restore(saved.limits, now)
         for one in saved.breakers:
             try:
                 breaker = self.obtain(one.subject or "", now)

@@ -8,7 +8,12 @@ through, whatever the reset says. A good answer lifts the gate; otherwise the ne
 
 from __future__ import annotations
 
+from typing import Final
+
 from sidecar.breaker.gating import QuotaSnapshot, Spent
+
+REMEMBERED: Final = 3600.0
+"""Seconds for which a budget that nobody asks about any more is remembered as spent."""
 
 
 class Quota:
@@ -60,6 +65,14 @@ class Quota:
         if self._asked_at == asked_at:
             self._asked_at = None
             self.next_check = now
+
+    def resume(self, next_check: float, now: float) -> None:
+        """Ask again when an earlier process would have; what it was told is not asked anew."""
+        self.next_check = min(next_check, now + self._recheck)
+
+    def is_stale(self, now: float) -> bool:
+        """Has nobody asked again for so long that what was known says little?"""
+        return now - self.next_check >= REMEMBERED
 
     def configure(self, recheck: float) -> None:
         """Take another interval; a check that is due sooner stays due."""

@@ -155,7 +155,7 @@ class Registry:
         """Take up what an earlier process knew of the providers that there still are.
 
         Returns:
-            How many breakers took up something.
+            How many breakers and keys took up something.
         """
         return sum(
             self._providers[name].restore(one, now)

@@ -8,8 +8,7 @@ faster and faster, for all of them at one instant would be the next throttle.
 
 Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, which takes
 the place of those doubling waits and not of the upstream's own, until a minute has brought no
-throttle. A call that is shed stands for the refusal it was spared; else a gate that does its work
-well would look like an upstream that is well.
+throttle.
 
 A gate never trips a breaker, with one exception: at the slowest rate, without one success and
 without a hint for `open_after`, a throttle is no limit any more but an outage that calls itself so.
@@ -17,6 +16,9 @@ without a hint for `open_after`, a throttle is no limit any more but an outage t
 The queue is a fact in here and a matter of futures elsewhere: whoever owns the loop asks `serve`
 for the next one each time the throttler lets a call pass, and is told by `changed` when it should
 look again.
+
+This file is longer than others: table, prose and moves of one machine belong under one pair of
+eyes.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ import random as random_numbers
 from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum, auto
-from math import exp2, inf
+from math import inf
 from typing import Final, Protocol
 
+from sidecar.breaker.comeback import Comeback
+from sidecar.breaker.demand import Demand
 from sidecar.breaker.gating import GateSettings, GateSnapshot, GateState, Hint, Shed
 from sidecar.breaker.pace import Pace
-from sidecar.breaker.window import Window
-from sidecar.envelope.model import Verdict
+from sidecar.breaker.promises import Promises
 
 IDLE: Final = GateState.IDLE
 WAITING: Final = GateState.WAITING
@@ -64,28 +67,6 @@ LONGEST_WAIT: Final = 60.0
 CLEAN_MINUTE: Final = 60.0
 """Seconds without a throttle after which calls are not paced any more."""
 
-RETURN_RATE: Final = 16.0
-"""Calls a second that come back first after a wait; more if more were accepted before it."""
-
-RETURN_DOUBLES: Final = 0.25
-"""Seconds in which that rate doubles: long enough for a throttle to be heard of."""
-
-RETURN_SECONDS: Final = 1.0
-"""Seconds after the first one in which all are back."""
-
-RETURN_WITHIN: Final = 10.0
-"""Seconds for which the first one is awaited: waits are told in whole seconds, and spread out."""
-
-LATELY: Final = 3.0
-"""Seconds over which the accepted calls are counted."""
-
-SPREAD_CLOSED: Final = 1.0
-"""Seconds by which the waits that are told differ at most while the gate is closed."""
-
-SPREAD_PACED: Final = 5.0
-"""Seconds likewise while calls are let through one by one: each is told a turn of its own."""
-
-
 TURN_TAKES: Final = 0.05
 """Seconds that a call whose turn it is has to take it, also where `max_wait` holds nothing."""
 
@@ -117,23 +98,20 @@ class Gate:
         key: as it is shown.
         state: as of the last call or tick.
         server: who serves the queue; None before the first call was held.
+        spare: a slot that was given was not used.
         was_closed: a throttle was heard of since it was made.
     """
 
     __slots__ = (
-        "_accepted",
-        "_back_at",
         "_closed_at",
-        "_figures",
+        "_comeback",
+        "_demand",
         "_floor_since",
         "_hint",
-        "_made_at",
         "_not_before",
         "_pace",
-        "_promised",
+        "_promises",
         "_queue",
-        "_random",
-        "_seed",
         "_settings",
         "_shed",
         "_slot_at",
@@ -141,6 +119,7 @@ class Gate:
         "_unhinted",
         "key",
         "server",
+        "spare",
         "state",
         "was_closed",
     )
@@ -168,12 +147,9 @@ class Gate:
         self.server: Server | None = None
         self.was_closed = False
         self._settings = settings
-        self._random = random
         self._queue: OrderedDict[Ticket, None] = OrderedDict()
-        self._figures = Window(settings.sustained_window)
-        self._accepted = Window(LATELY)
-        self._made_at = now
-        self._seed = accepted
+        self._demand = Demand(settings, accepted, now)
+        self._promises = Promises(random)
         self._shed = 0
         self._throttled_at = now
         self._forget()
@@ -182,10 +158,11 @@ class Gate:
         self._pace: Pace | None = None
         self._hint: Hint | None = None
         self._not_before = -inf
-        self._back_at: float | None = None
+        self._comeback: Comeback | None = None
         self._closed_at = -inf
+        self.spare = False
         self._slot_at = -inf
-        self._promised = -inf
+        self._promises.clear()
         self._floor_since: float | None = None
         self._unhinted = 0
 
@@ -196,9 +173,9 @@ class Gate:
         self.tick(now)
         if self.state is IDLE:
             return None
-        self._come_back(now)
         wait = self._expected(now)
         turn_now = wait <= 0 and not self._queue
+        self._come_back(now, crowded=not turn_now)
         settings = self._settings
         if turn_now or (len(self._queue) < settings.max_queue and wait <= settings.max_wait):
             patience = max(settings.max_wait, TURN_TAKES) if turn_now else settings.max_wait
@@ -212,16 +189,16 @@ class Gate:
         self.tick(now)
         if self.state is IDLE:
             return None
-        self._come_back(now)
         wait = self._expected(now)
+        self._come_back(now, crowded=wait > 0)
         if wait <= self._settings.max_wait:
             self._slot_at = now + wait
             return None
         return self._refuse(now, wait)
 
-    def _come_back(self, now: float) -> None:
-        if self._back_at is None and now >= self._not_before:
-            self._back_at = now
+    def _come_back(self, now: float, *, crowded: bool) -> None:
+        if self._comeback is not None and now >= self._not_before:
+            self._comeback.came(now, crowded=crowded)
 
     def leave(self, ticket: Ticket) -> bool:
         """Give up a place in the queue; False if it was served, shed or left already."""
@@ -232,18 +209,18 @@ class Gate:
 
     def _expected(self, now: float) -> float:
         """Seconds until a call that comes now would have its slot."""
-        interval = 1 / self.rate(max(now, self._not_before))
+        interval = 1 / self.rate
         return self.next_turn(now) - now + len(self._queue) * interval
 
     def next_turn(self, now: float) -> float:
         """When the next slot is, if the rate stays as it is; not before `now`."""
-        interval = 1 / self.rate(max(now, self._not_before))
-        return max(now, self._not_before, self._slot_at + interval)
+        opens_at = max(now, self._not_before)
+        return opens_at if self.spare else max(opens_at, self._slot_at + 1 / self.rate)
 
     def _refuse(self, now: float, wait: float) -> Shed:
         self._shed += 1
-        self._figures.record(Verdict.NEUTRAL, now)  # the column of what was decided here
-        told = self._turn(now, wait)
+        self._demand.shed(now)
+        told = self._promises.tell(wait, self.rate, now, closed=now < self._not_before)
         if now < self._not_before:
             why = (
                 f"the upstream throttles this key; its wait ends in {self._not_before - now:.1f} s"
@@ -253,16 +230,6 @@ class Gate:
         else:
             why = "those who waited for the upstream come back one by one"
         return Shed(wait=told, reason=f"{why}; a slot is free in {told:.1f} s")
-
-    def _turn(self, now: float, wait: float) -> float:
-        """The wait that is told: never less than the true one, and another for each call."""
-        spread = SPREAD_CLOSED if now < self._not_before else SPREAD_PACED
-        interval = (0.5 + self._random()) / self.rate(max(now, self._not_before))
-        soonest = now + wait
-        self._promised = max(self._promised, soonest) + interval
-        if self._promised > soonest + spread:
-            self._promised = soonest + spread * self._random()
-        return self._promised - now
 
     # What the upstream says.
 
@@ -282,17 +249,17 @@ class Gate:
         settings = self._settings
         if hint is not None and not 0 <= hint.seconds < inf:
             hint = None
-        self._figures.record(Verdict.THROTTLE, now)
+        self._demand.throttled(now)
         self._throttled_at = now
         news = admitted_at > self._closed_at
         if news:
             self._closed_at = now
         if hint is not None:
-            self._close(now + min(hint.seconds, settings.retry_after_max), hint)
+            self._close(now + min(hint.seconds, settings.retry_after_max), hint, now)
             self._unhinted = 0
         elif news and self._pace is None:
             wait = min(FIRST_WAIT * 2.0 ** min(self._unhinted, 63), LONGEST_WAIT)
-            self._close(now + min(wait, settings.retry_after_max), None)
+            self._close(now + min(wait, settings.retry_after_max), None, now)
             self._unhinted += 1
         self._adapt(now, news=news)
         self._watch_floor(now, hint)
@@ -302,7 +269,7 @@ class Gate:
     def exhausted(self, now: float, hint: Hint) -> None:
         """A good answer said that nothing remains until a reset."""
         self.tick(now)
-        self._close(now + min(hint.seconds, self._settings.retry_after_max), hint)
+        self._close(now + min(hint.seconds, self._settings.retry_after_max), hint, now)
         self._changed()
 
     def answered(self, now: float, admitted_at: float, *, accepted: bool) -> None:
@@ -314,47 +281,37 @@ class Gate:
             accepted: the answer is a good one; another still counts among the calls.
         """
         self.tick(now)
-        self._figures.record(Verdict.SUCCESS, now)
+        self._demand.answered(now, accepted=accepted)
         if not accepted:
             return
-        self._accepted.record(Verdict.SUCCESS, now)
         self._floor_since = None
         if admitted_at > self._closed_at:
             self._unhinted = 0
             if self._pace is not None:
                 self._pace.accepted()
-                self._pace.tick(self._accepted_lately(now), now)
+                self._pace.tick(self._demand.accepted(now), now)
+            elif self._comeback is not None:
+                self._comeback.accepted()
 
-    def _close(self, until: float, hint: Hint | None) -> None:
+    def _close(self, until: float, hint: Hint | None, now: float) -> None:
         """Wait until then; a wait that runs is never shortened by a later, shorter hint."""
         self.was_closed = True
         if until > self._not_before:
             self._not_before = until
-            self._back_at = None
             self._hint = hint
+            if self._pace is None:
+                self._comeback = Comeback(self._demand.accepted(now), until)
         self._move(Event.CLOSE)
 
     def _adapt(self, now: float, *, news: bool) -> None:
         opens_at = max(now, self._not_before)
         if self._pace is not None:
             if news:
-                self._pace.refused(self._accepted_lately(now), opens_at)
-        elif self._is_sustained(now):
-            self._pace = Pace(self._accepted_lately(now), self._settings.min_rate, opens_at)
+                self._pace.refused(self._demand.accepted(now), opens_at)
+        elif self._demand.is_throttled(self._settings, now):
+            self._pace = Pace(self._demand.accepted(now), self._settings.min_rate, opens_at)
+            self._comeback = None
             self._move(Event.SUSTAIN)
-
-    def _is_sustained(self, now: float) -> bool:
-        figures, settings = self._figures.figures(now), self._settings
-        if figures.throttle < settings.sustained_count:
-            return False
-        refused = figures.throttle + figures.neutral
-        return refused >= settings.sustained_ratio * (refused + figures.success)
-
-    def _accepted_lately(self, now: float) -> float:
-        """Calls a second."""
-        age = now - self._made_at
-        known = self._accepted.deciding(now)[1] / min(max(age, 0.5), LATELY)
-        return max(known, self._seed) if age < LATELY else known
 
     def _watch_floor(self, now: float, hint: Hint | None) -> None:
         if hint is not None or self._pace is None or not self._pace.at_floor:
@@ -383,24 +340,29 @@ class Gate:
         """When the call that has waited longest is shed; None where nobody waits."""
         return next(iter(self._queue)).deadline if self._queue else None
 
-    def rate(self, now: float) -> float:
-        """Calls a second that pass at this time; infinite where nothing holds them."""
+    @property
+    def rate(self) -> float:
+        """Calls a second that pass where the gate is open; infinite where nothing holds them."""
         if self._pace is not None:
             return self._pace.rate
-        if self.state is IDLE:
-            return inf
-        first = max(RETURN_RATE, self._accepted_lately(now))
-        returned = 0.0 if self._back_at is None else max(now - self._back_at, 0.0)
-        return first * exp2(min(returned / RETURN_DOUBLES, 63.0))
+        return inf if self._comeback is None else self._comeback.rate
 
     def serve(self, now: float) -> Ticket | None:
         """Whose turn it is; None if the gate is closed or nobody waits."""
         self.tick(now)
         if now < self._not_before or not self._queue:
             return None
-        self._come_back(now)
-        self._slot_at = now
+        self._come_back(now, crowded=len(self._queue) > 1)
+        if self.spare:
+            self.spare = False
+        else:
+            self._slot_at = now
         return self._queue.popitem(last=False)[0]
+
+    def give_back(self) -> None:
+        """The slot that was given last was not used: it is the next one's."""
+        self.spare = True
+        self._changed()
 
     def take(self) -> Ticket | None:
         """The next one whatever its turn; None if nobody waits."""
@@ -426,31 +388,45 @@ class Gate:
         if self.state is IDLE or now < self._not_before:
             return
         if self._pace is not None:
-            self._pace.tick(self._accepted_lately(now), now)
+            self._pace.tick(self._demand.accepted(now), now)
             if now - max(self._throttled_at, self._not_before) >= CLEAN_MINUTE:
                 self._forget()
                 self._move(Event.CLEAN)
-        elif now >= self._back_by():
-            self._hint = None
-            self._move(Event.ELAPSE)
-
-    def _back_by(self) -> float:
-        if self._back_at is None:
-            return self._not_before + RETURN_WITHIN
-        return self._back_at + RETURN_SECONDS
+        elif self._comeback is not None:
+            self._comeback.tick(now)
+            awaited = self._queue or self._promises.are_due(now)
+            if self._comeback.is_over(now) and not awaited:
+                self._hint = None
+                self._comeback = None
+                self._move(Event.ELAPSE)
 
     def reset(self, now: float) -> None:
         """Open it, and forget what was throttled."""
         self._forget()
-        self._figures.clear()
+        self._demand.clear()
         self._throttled_at = now
         self._move(Event.RESET)
         self._changed()
 
+    def named_wait(self, now: float) -> tuple[float, Hint] | None:
+        """The time before which the upstream itself asked not to call; a guess of ours is none."""
+        self.tick(now)
+        if self._hint is None or now >= self._not_before:
+            return None
+        return self._not_before, self._hint
+
+    def resume(self, until: float, hint: Hint, now: float) -> bool:
+        """Take up a wait that an earlier process was asked for; False if it is over."""
+        until = min(until, now + self._settings.retry_after_max)
+        if until <= now:
+            return False
+        self._close(until, hint, now)
+        self._changed()
+        return True
+
     def configure(self, settings: GateSettings, now: float) -> None:
         """Take other settings; what is closed stays closed, and held calls keep their deadlines."""
-        if settings.sustained_window != self._settings.sustained_window:
-            self._figures = self._figures.resized(settings.sustained_window, now)
+        self._demand.configure(settings, now)
         self._settings = settings
         if self._pace is not None:
             self._pace.configure(settings.min_rate)

@@ -619,8 +619,9 @@ class Root(Section, frozen=True, kw_only=True):
     state_file: Annotated[
         File | None,
         _about(
-            "A file for what must survive a restart: states and modes that were set by hand, and "
-            "waits that upstreams asked for; `null` = nothing survives. Nobody else may use it."
+            "A file for what must survive a restart: states and modes that were set by hand, waits "
+            "that upstreams asked for, budgets that they said are spent; `null` = nothing "
+            "survives. No other daemon may write it."
         ),
     ] = None
     faults: Annotated[FaultsSection, _about("Faults to test an agent with.")] = FaultsSection()

@@ -45,7 +45,7 @@ class Memory(Protocol):
         """What must outlive the process."""
 
     def restore(self, saved: Mapping[str, SavedProvider], now: float) -> int:
-        """Take up what an earlier process knew; tells of how many breakers."""
+        """Take up what an earlier process knew; tells of how many breakers and keys."""
 
 
 class Keeper:

@@ -27,7 +27,7 @@ from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Framing, Outgoing
-from sidecar.proxy.passage import Passage, concerns_gates, wait
+from sidecar.proxy.passage import Passage, concerns_gates
 from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
 from sidecar.proxy.repeats import Repeats, repeats_of
@@ -340,14 +340,10 @@ class Call:
             # What waits holds no permit: it may be a probe's, and what it is worth may change.
             self.admission.release(machine.monotonic())
             try:
-                pump = await wait(*held, plane.loop, plane.gate_fault)
+                await passage.turn(held, plane.loop, plane.gate_fault)
             finally:
                 self.waited = machine.monotonic() - now
-            try:
-                self._admit(runtime)
-            except Refused:
-                pump.give_back()
-                raise
+            self._admit(runtime)
         passage.admitted()
 
     def _passage_of(self, runtime: Runtime) -> Passage:
@@ -731,6 +727,8 @@ class Call:
         self._relay = None
         if self._forwarding is not None:
             self._forwarding.close()
+        elif self._passage is not None:
+            self._passage.unused()
         if self.runtime is not None:
             self.runtime.left()
         if self._bulkhead is not None:

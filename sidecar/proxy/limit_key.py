@@ -2,8 +2,9 @@
 
 Upstreams limit keys, organisations and projects, so two callers with two keys must not hold each
 other up, and one that runs into its limit must not slow the other. What is kept of a credential is
-a hash under a key of this process: it can be compared, and tells nothing. It is computed only for
-calls of a provider that has a gate, and for the answer that makes one.
+a hash under a secret: it can be compared, and tells nothing. The secret is this process's own, or
+that of the state file, so that a budget which is known to be spent finds its key again. It is
+computed only for calls of a provider that has a gate, and for the answer that makes one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sidecar.proxy.headers import RawHeaders
 SUBJECT_LENGTH = 256
 """Characters of a model's name that count, as for breakers."""
 
-_SECRET = os.urandom(32)
+_secret = os.urandom(32)
 
 _CREDENTIAL = re.compile(
     rb"(?:^|[-_])(?:authorization|auth|api-?key|access-?key|subscription-key|token|key|secret)$"
@@ -35,6 +36,16 @@ _OF_ONE_CALL = re.compile(rb"idempotency|csrf|xsrf|session|websocket|surrogate|^
 _PARAMETER = re.compile(
     r"(?i)(?:^|[&;])((?:x-)?(?:goog-)?(?:api[-_]?key|key|access[-_]?token|token|auth))=([^&;]+)"
 )
+
+
+def use_secret(secret: bytes) -> None:
+    """Hash under this secret from now on; keys that were made before are not recognised any more.
+
+    Args:
+        secret: 32 bytes.
+    """
+    global _secret  # noqa: PLW0603 - the process has one, set once before it listens
+    _secret = secret
 
 
 @lru_cache(maxsize=1024)
@@ -78,7 +89,7 @@ def limit_key(
             (b"path", secret.encode("utf-8", "replace"))
             for secret in secrets_of_path(path, secret_paths)
         ]
-    mark = hashlib.blake2b(digest_size=16, key=_SECRET)
+    mark = hashlib.blake2b(digest_size=16, key=_secret)
     for name, value in parts:
         mark.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
     return LimitKey(mark.digest(), subject[:SUBJECT_LENGTH])

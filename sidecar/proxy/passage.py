@@ -45,7 +45,15 @@ class Passage:
         would_refuse: a gate that is only observed would have refused the call.
     """
 
-    __slots__ = ("_accepted", "_admitted_at", "_asked_at", "_gates", "_key", "would_refuse")
+    __slots__ = (
+        "_accepted",
+        "_admitted_at",
+        "_asked_at",
+        "_gates",
+        "_key",
+        "_slot_of",
+        "would_refuse",
+    )
 
     def __init__(self, gates: Gates, key: LimitKey, admitted_at: float) -> None:
         self._gates = gates
@@ -53,6 +61,7 @@ class Passage:
         self._admitted_at = admitted_at
         self._asked_at: float | None = None
         self._accepted = False
+        self._slot_of: Gate | None = None
         self.would_refuse = False
 
     # -- on the way in ----------------------------------------------------------------------
@@ -90,6 +99,32 @@ class Passage:
         if isinstance(found, Shed):
             raise _refused(found)
         return found
+
+    async def turn(
+        self,
+        held: tuple[Gate, Ticket],
+        loop: asyncio.AbstractEventLoop,
+        on_fault: Callable[[Exception], None],
+    ) -> None:
+        """Waits for the slot of a call that is held.
+
+        Raises:
+            Refused: `shed`, with the wait that is left.
+        """
+        gate, ticket = held
+        pump = gate.server
+        if not isinstance(pump, Pump):
+            pump = gate.server = Pump(gate, loop, on_fault)
+        shed = await pump.turn(ticket)
+        if shed is not None:
+            raise _refused(shed)
+        self._slot_of = gate
+
+    def unused(self) -> None:
+        """The call does not go on after all: a slot that it waited for is the next one's."""
+        gate, self._slot_of = self._slot_of, None
+        if gate is not None:
+            gate.give_back()
 
     def admitted(self) -> None:
         """The call goes on now."""
@@ -133,29 +168,6 @@ class Passage:
         elif self._asked_at is not None and not self._accepted:
             gates.told_nothing(key, now, self._asked_at)
         return outcome
-
-
-async def wait(
-    gate: Gate,
-    ticket: Ticket,
-    loop: asyncio.AbstractEventLoop,
-    on_fault: Callable[[Exception], None],
-) -> Pump:
-    """Waits for the slot of a call that is held.
-
-    Returns:
-        Who served it, and takes the slot back if it cannot be used.
-
-    Raises:
-        Refused: `shed`, with the wait that is left.
-    """
-    pump = gate.server
-    if not isinstance(pump, Pump):
-        pump = gate.server = Pump(gate, loop, on_fault)
-    shed = await pump.turn(ticket)
-    if shed is not None:
-        raise _refused(shed)
-    return pump
 
 
 def _refused(shed: Shed) -> Refused:

@@ -18,11 +18,14 @@ from sidecar import clock as machine
 from sidecar.breaker.gating import Shed
 from sidecar.breaker.shedding import Gate, Ticket
 
-BATCH = 32
+BATCH = 16
 """Callers that are woken in one turn of the loop."""
 
 GRAIN = 0.01
 """Seconds into which calls of a high rate are gathered; below 1 / GRAIN a second they go singly."""
+
+FASTEST = 10_000.0
+"""Calls a second from which nothing is held: one process does not send as many."""
 
 LOOK = 0.001
 """Seconds between two looks of the throttler, once its slot is due."""
@@ -41,7 +44,6 @@ class Pump:
         "_gate",
         "_loop",
         "_on_fault",
-        "_spare",
         "_task",
         "_throttler",
         "_timer",
@@ -61,7 +63,6 @@ class Pump:
         self._waiting: dict[Ticket, asyncio.Future[Shed | None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._spare = False
 
     async def turn(self, ticket: Ticket) -> Shed | None:
         """Waits for the slot of a call that `Gate.enter` gave a ticket.
@@ -80,14 +81,9 @@ class Pump:
                 if not self._gate.queued:
                     self._rest()
             elif not future.cancelled() and future.result() is None:
-                self.give_back()
+                self._gate.give_back()
             raise
         return shed
-
-    def give_back(self) -> None:
-        """The slot that was given last was not used: it is the next one's."""
-        self._spare = True
-        self._restart()
 
     def changed(self) -> None:
         """The gate opens at another time, or lets calls pass at another rate."""
@@ -146,13 +142,11 @@ class Pump:
 
     async def _slot(self) -> None:
         """Waits until one more call may pass."""
-        if self._spare:
-            self._spare = False
+        if self._gate.spare:
             return
         now = machine.monotonic()
-        rate = self._gate.rate(now)
-        if rate > BATCH / GRAIN:
-            # Nothing holds them, or nothing that could be told from that.
+        rate = self._gate.rate
+        if rate > FASTEST:
             return
         throttler = self._throttler
         throttler.rate_limit, throttler.period = allowance(rate)

@@ -7,15 +7,13 @@ from math import inf, nan
 
 import pytest
 
+from sidecar.breaker.comeback import AWAITED, QUIET
 from sidecar.breaker.gating import GateSettings, GateState, Hint, Shed
+from sidecar.breaker.promises import SPREAD_CLOSED, SPREAD_OPEN
 from sidecar.breaker.shedding import (
     CLEAN_MINUTE,
     LONGEST_WAIT,
-    RETURN_SECONDS,
-    RETURN_WITHIN,
     SHEDDING,
-    SPREAD_CLOSED,
-    SPREAD_PACED,
     TABLE,
     Event,
     Gate,
@@ -110,7 +108,7 @@ def test_d_a_hint_closes_the_gate_for_exactly_as_long(scene, seconds):
     at.wait(seconds)
     at.held()
     assert at.gate.serve(at.now) is not None
-    at.wait(RETURN_SECONDS)
+    at.wait(QUIET)
     assert at.goes_on()
     assert (at.shown.state, at.shown.hint) == (IDLE, None)
 
@@ -123,13 +121,29 @@ def test_who_comes_late_after_a_wait_still_comes_back_one_by_one(scene):
     for _ in range(16):
         at.held()
     at.shed()
-    assert at.gate.rate(at.now) == 16
+    assert at.gate.rate == 16
+
+
+def test_the_crowd_that_was_told_to_come_later_is_awaited(scene):
+    """One of them comes at once, a second before the others."""
+    at = scene()
+    at.throttle(3)
+    for _ in range(50):
+        at.shed()
+    at.wait(3)
+    at.held()
+    at.gate.serve(at.now)
+    at.succeed()
+    at.wait(1.1)
+    for _ in range(16):
+        at.held()
+    at.shed()
 
 
 def test_if_nobody_comes_it_is_idle_in_the_end(scene):
     at = scene()
     at.throttle(3)
-    at.wait(3 + RETURN_WITHIN)
+    at.wait(3 + AWAITED)
     assert at.shown.state is IDLE
 
 
@@ -250,7 +264,7 @@ def test_a_single_throttle_costs_nobody_more_than_its_hint(scene):
         at.now = at.gate.next_turn(at.now)
         waited.append(at.now - tickets.pop(at.gate.serve(at.now)))
     assert max(waited) < 1.1
-    at.wait(RETURN_SECONDS)
+    at.wait(QUIET)
     assert at.goes_on()
     assert at.shown.shed == 0
 
@@ -274,7 +288,9 @@ def test_no_more_than_the_queue_holds(scene):
     assert at.shown.queued == 3
 
 
-def test_they_come_back_one_after_another_faster_and_faster(scene):
+@pytest.mark.parametrize(("heard", "longest"), [(True, 1.0), (False, 2.0)])
+def test_they_come_back_one_after_another_faster_and_faster(scene, heard, longest):
+    """Faster where good answers are heard, slower where answers take long."""
     at = scene(max_queue=100, max_wait=10.0)
     at.throttle(1)
     for _ in range(40):
@@ -285,18 +301,32 @@ def test_they_come_back_one_after_another_faster_and_faster(scene):
         at.now = at.gate.next_turn(at.now)
         assert at.gate.serve(at.now) is not None
         turns.append(at.now - began)
+        if heard:
+            at.succeed()
     gaps = [later - sooner for sooner, later in itertools.pairwise(turns)]
     assert turns[0] == 0
-    assert gaps[0] == pytest.approx(1 / 16, rel=0.2)
+    assert gaps[0] == pytest.approx(1 / 16)
     assert gaps == sorted(gaps, reverse=True)
-    assert turns[-1] < RETURN_SECONDS
+    assert turns[-1] < longest
+
+
+def test_a_crowd_that_is_still_there_is_still_let_in_one_by_one(scene):
+    """However long it takes the machine to hear them all out."""
+    at = scene(max_queue=4)
+    at.throttle(1)
+    at.wait(1)
+    for _ in range(30):
+        at.gate.enter(at.now)
+        at.wait(0.1)
+        at.gate.serve(at.now)
+    assert at.shown.state is WAITING
 
 
 def test_who_had_a_high_rate_has_it_back_at_once(scene):
     at = scene(accepted=400.0)
     at.throttle(1)
     at.wait(1)
-    assert at.gate.rate(at.now) >= 400
+    assert at.gate.rate >= 400
 
 
 def test_those_who_wait_for_a_later_hint_are_shed_at_once(scene):
@@ -375,7 +405,7 @@ def test_what_is_told_does_not_grow_without_end(scene):
     for _ in range(1000):
         found = at.gate.enter(at.now)
         if isinstance(found, Shed):
-            assert 0 < found.wait <= 16 / 1 + SPREAD_PACED + 2
+            assert 0 < found.wait <= 16 / 1 + SPREAD_OPEN + 2
 
 
 def test_the_reason_says_what_is_left(scene):
@@ -546,7 +576,7 @@ def test_those_who_wait_at_a_reset_are_served(scene):
     at.throttle(1)
     first, second = at.held(), at.held()
     at.gate.reset(at.now)
-    assert at.gate.rate(at.now) == inf
+    assert at.gate.rate == inf
     assert [at.gate.serve(at.now), at.gate.serve(at.now)] == [first, second]
 
 
@@ -595,7 +625,7 @@ def test_is_disposable_when_nothing_of_it_matters(scene):
     at = scene()
     at.throttle(1)
     assert not at.gate.is_disposable(at.now)
-    at.wait(1 + RETURN_WITHIN)
+    at.wait(1 + AWAITED)
     assert at.gate.is_idle(at.now)
     assert not at.gate.is_disposable(at.now)
     at.wait(60)

@@ -124,6 +124,12 @@ class Machine(RuleBasedStateMachine):
         assert self.gate.opens_at == before or self.gate.state is GateState.IDLE
 
     @rule()
+    def give_back(self) -> None:
+        """The next one need not wait for it."""
+        self.gate.give_back()
+        assert self.gate.next_turn(self.now) == max(self.now, self.gate.opens_at)
+
+    @rule()
     def reset(self) -> None:
         self.gate.reset(self.now)
         assert self.gate.state is GateState.IDLE
@@ -154,7 +160,7 @@ class Machine(RuleBasedStateMachine):
             assert (shown.not_before, shown.rate) == (None, None)
         if shown.rate is not None:
             assert self.settings.min_rate <= shown.rate < inf
-        assert self.gate.rate(self.now) > 0
+        assert self.gate.rate > 0
 
     def teardown(self) -> None:
         """Left alone, time leads out of every state, and the queue is empty in the end."""
@@ -164,6 +170,7 @@ class Machine(RuleBasedStateMachine):
         while self.gate.serve(self.now):
             pass
         assert self.gate.queued == 0
+        self.now += 120
         assert self.gate.enter(self.now) is None
         assert self.gate.is_disposable(self.now)
 

@@ -106,6 +106,8 @@ def test_what_does_not_matter_any_more_is_forgotten(gates):
     gates.tick(NOW + 120)
     assert len(gates) == 1
     assert gates.spent(TWO, NOW + 1) is not None
+    gates.tick(NOW + 60 + 3600)
+    assert not gates
 
 
 def test_a_gate_of_a_budget_alone_is_not_shown_as_one(gates):

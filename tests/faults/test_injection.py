@@ -365,3 +365,17 @@ async def test_a_refusal_by_order_is_no_trouble_of_this_machine(start, upstream)
         found = await call(running.port, f"/{name}/x")
         assert (found.status, found.envelope["code"]) == (502, "connection_refused")
     assert not running.daemon.network_down
+
+
+async def test_the_gates_do_not_hear_of_it_either(start, upstream) -> None:
+    upstream.script = says(OK)
+    spent = {"class": "permanent", "code": "insufficient_quota", "status": 429, "model": "b"}
+    running = await start(
+        {"up": base(upstream.url)},
+        faults=with_rules({"class": "rate_limit", "model": "a", "nth": 1}, {**spent, "nth": 1}),
+    )
+    for model in "ab":
+        assert (await ask(running, model)).envelope["class"] in ("rate_limit", "permanent")
+        assert (await ask(running, model)).status == 200
+    shown = (await admin(running, "/status")).json["providers"]["up"]
+    assert (shown["shedding"], shown["quota"]) == ([], [])

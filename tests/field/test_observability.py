@@ -112,16 +112,18 @@ async def test_f166_no_call_leaves_no_trace(start, upstream, log) -> None:
 
     for one in (cut, timed_out, refused):
         await asyncio.gather(*(one(n) for n in range(100)))
-    hits = upstream.hits
-    leaving = [await waiting(n) for n in range(100)]
-    await until(lambda: upstream.hits == hits + 100)
+
+    def at_upstream(kind: bytes) -> int:
+        return sum(one.get(b"x-kind") == kind for one in upstream.requests)
+
+    leaving = [await waiting(n, ("X-Kind", "left")) for n in range(100)]
+    await until(lambda: at_upstream(b"left") == 100)
     for caller in leaving:
         caller.close()
     await until(lambda: len(running.calls) == 400)
-    hits = upstream.hits
     for n in range(100):
-        await waiting(n)
-    await until(lambda: upstream.hits == hits + 100)
+        await waiting(n, ("X-Kind", "stopped"))
+    await until(lambda: at_upstream(b"stopped") == 100)
     running.daemon.stop()
     await running.daemon.run()
     await running.daemon.close()

@@ -39,6 +39,7 @@ class World:
         self.known: dict[str, tuple[str, str, float | None]] = {}
         self.doubtful: set[str] = set()
         self.waits: dict[str, tuple[float, float]] = {}
+        self.spent: dict[str, float] = {}
         self.calls = 0
 
     async def order(self) -> None:
@@ -77,11 +78,14 @@ class World:
         n = 0
         while True:
             n += 1
-            model = f"busy{number}" if number else f"ill{self.random.randrange(6)}"
+            kinds = {0: f"ill{self.random.randrange(6)}", 1: f"spent{self.random.randrange(6)}"}
+            model = kinds.get(number, f"busy{number}")
             found = await call(self.one.port, CHAT, "POST", chat(model, n=n), JSON)
             self.calls += 1
             if found.get("x-sidecar-decision") == "breaker_open" and model not in self.waits:
                 self.waits[model] = (time.monotonic(), time.time())
+            if found.get("x-sidecar-decision") == "quota":
+                self.spent.setdefault(model, time.monotonic())
 
     async def live(self, seconds: float) -> None:
         """Load until the plug is pulled."""
@@ -95,11 +99,15 @@ class World:
             with suppress(asyncio.CancelledError, ConnectionError, EOFError, OSError):
                 await task
         self.waits = {name: at for name, at in self.waits.items() if killed - at[0] > AGE}
+        self.spent = {name: at for name, at in self.spent.items() if killed - at > AGE}
         await Caller.close_all()
 
     async def check(self) -> None:
         """The next process knows it all."""
-        shown = (await document(self.one))["providers"]["up"]["breakers"]
+        provider = (await document(self.one))["providers"]["up"]
+        known = {one["key"] for one in provider["quota"]}
+        assert {f"up/{model}" for model in self.spent} <= known
+        shown = provider["breakers"]
         for name, (state, mode, end) in self.known.items():
             if name in self.doubtful:
                 continue
@@ -132,6 +140,8 @@ async def ill_or_well(visit: Visit) -> None:
     if b'"ill' in body:
         head, _, rest = error(503).partition(b"\r\n\r\n")
         await visit.send(head + b"\r\nRetry-After: %d\r\n\r\n" % WAIT + rest)
+    elif b'"spent' in body:
+        await visit.send(error(429, "insufficient_quota"))
     else:
         await visit.send(OK)
 
@@ -162,6 +172,7 @@ async def test_killed_at_any_instant(process, upstream, seed) -> None:
         "state.json.new",
     }
     print(  # noqa: T201 - what a person who asks for a hundred wants to read
-        f"{A_LIFE} kills, {world.calls} calls, {len(world.known)} orders and {len(world.waits)} waits"
+        f"{A_LIFE} kills, {world.calls} calls, {len(world.known)} orders {len(world.waits)} waits"
+        f" and {len(world.spent)} spent budgets"
         f" known at the end, ready again after {max(starts):.2f} s at most"
     )

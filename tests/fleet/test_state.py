@@ -11,8 +11,8 @@ import pytest
 
 from sidecar.fleet import state
 from sidecar.fleet.disk import StateFile
-from tests.field.scene import admin, ask, base, error, until
-from tests.proxy.callers import call
+from tests.field.scene import CHAT, JSON, OK, admin, ask, base, error, until
+from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import says
 
 KEY = "/breakers/up%2Fgpt-x"
@@ -278,3 +278,42 @@ async def test_what_is_somebody_elses_is_refused(start, upstream, tmp_path, name
 
     with pytest.raises(ConfigError, match=r"a file of its own"):
         await start({"up": base(upstream.url)}, state_file=str(tmp_path / name))
+
+
+def limits(kept):
+    document = json.loads(kept.read_bytes())
+    return [one for provider in document["providers"].values() for one in provider["limits"]]
+
+
+async def test_a_spent_budget_is_known_to_the_next_daemon(start, upstream, kept) -> None:
+    """And to nobody but the key that spent it."""
+    mine, other = ("Authorization", "Bearer sk-mine"), ("Authorization", "Bearer sk-other")
+
+    async def asking(running, key):
+        return await call(running.port, CHAT, "POST", chat("gpt-x"), JSON, key)
+
+    upstream.script = says(error(429, "insufficient_quota"))
+    running = await start({"up": base(upstream.url)}, state_file=str(kept))
+    assert (await asking(running, mine)).status == 402
+    await until(lambda: kept.exists() and limits(kept), 5)
+    assert b"sk-mine" not in kept.read_bytes()
+    upstream.script = says(OK)
+    following = await follow(start, upstream, running, kept)
+    hits = upstream.hits
+    refused = await asking(following, mine)
+    assert (refused.status, refused.get("x-sidecar-decision")) == (402, "quota")
+    assert upstream.hits == hits
+    assert (await asking(following, other)).status == 200
+    shown = (await admin(following, "/status")).json["providers"]["up"]["quota"]
+    assert [one["key"] for one in shown] == ["up/gpt-x"]
+
+
+async def test_a_named_wait_of_a_key_is_known_to_the_next_daemon(start, upstream, kept) -> None:
+    upstream.script = says(error(429).replace(b"\r\n\r\n", b"\r\nRetry-After: 120\r\n\r\n", 1))
+    running = await start({"up": base(upstream.url)}, state_file=str(kept))
+    assert (await ask(running)).status == 429
+    upstream.script = says(OK)
+    following = await follow(start, upstream, running, kept)
+    refused = await ask(following)
+    assert (refused.status, refused.get("x-sidecar-decision")) == (429, "shed")
+    assert refused.envelope["retry_after"] == pytest.approx(120, abs=5)

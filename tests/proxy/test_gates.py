@@ -282,6 +282,36 @@ async def test_a_breaker_that_opens_meanwhile_refuses_the_held(start, upstream) 
     assert upstream.hits == 1
 
 
+async def test_c_a_slot_that_a_refusal_leaves_unused_is_the_next_ones(start, upstream) -> None:
+    """At one call in twenty seconds: what gets the slot is refused for another reason."""
+    upstream.script = says(throttle(0.001))
+    section = {
+        "upstream": upstream.url,
+        "dialect": "openai",
+        "limits": {"in_flight": 1},
+        "shedding": {"min_rate": 0.05, "sustained": {"count": 1, "ratio": 0}, "max_queue": 4},
+    }
+    running = await start({"up": section})
+    await ask(running)
+    ended = asyncio.Event()
+
+    async def hang(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(OK)
+
+    upstream.script = hang
+    other = asyncio.create_task(ask(running, "gpt-y"))
+    while upstream.hits < 2:
+        await asyncio.sleep(0.01)
+    found = await ask(running)
+    assert decision(found) == "bulkhead"
+    ended.set()
+    assert (await other).status == 200
+    upstream.script = says(OK)
+    assert (await ask(running)).status == 200
+
+
 # -- hints ----------------------------------------------------------------------------------
 
 
@@ -397,6 +427,53 @@ async def test_status_shows_state_rate_queue_and_shed(start, upstream) -> None:
     }  # fmt: skip
     assert (await provider(running))["verdict"] == "degraded"
     assert (await provider(running))["breakers"]["up/gpt-x"]["state"] == "closed"
+
+
+async def test_a_three_times_the_load_of_a_real_bucket(start, upstream) -> None:
+    """Some seconds of it; the minute is in `bench/shedding.py`, and simulated in `tests/breaker`."""
+    rate, level, at, refused = 40.0, 40.0, time.monotonic(), 0
+
+    async def script(visit: Visit) -> None:
+        nonlocal level, at, refused
+        await visit.read_body()
+        now = time.monotonic()
+        level, at = min(rate, level + (now - at) * rate), now
+        if level >= 1:
+            level -= 1
+            await visit.send(OK)
+        else:
+            refused += 1
+            await visit.send(throttle(1))
+
+    upstream.script = script
+    section = {
+        "upstream": upstream.url,
+        "dialect": "openai",
+        "shedding": {"sustained": {"count": 2, "ratio": 0.3}, "max_wait": "500ms"},
+    }
+    running = await start({"up": section})
+    longest = 0.0
+
+    async def one(n: int) -> str | None:
+        nonlocal longest
+        found = await ask(running, n=n)
+        call = running.calls[-1]
+        longest = max(longest, call.duration)
+        return decision(found)
+
+    calls = []
+    began = time.monotonic()
+    for n in range(480):
+        calls.append(asyncio.create_task(one(n)))
+        await asyncio.sleep(max(0.0, began + n / 120 - time.monotonic()))
+    seen = await asyncio.gather(*calls)
+    assert set(seen) == {"forwarded", "shed"}
+    assert (await entry(running))["state"] == "shedding"
+    assert refused <= 0.2 * upstream.hits
+    assert running.breaker("up/gpt-x").state == "closed"
+    assert running.breaker("up/gpt-x").window.failure == 0
+    # What waits is shed at its time; the rest is what a busy machine adds.
+    assert longest < 2
 
 
 async def test_open_after_is_the_last_resort(start, upstream, ahead) -> None:

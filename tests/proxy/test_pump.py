@@ -214,7 +214,7 @@ def test_c_a_slot_that_could_not_be_used_is_the_next_ones() -> None:
         scene = Scene()
         scene.pace(0.1)
         await scene.call()
-        scene.pump.give_back()
+        scene.gate.give_back()
         began = scene.loop.time()
         assert await scene.call() == "served"
         assert scene.loop.time() - began < 0.1

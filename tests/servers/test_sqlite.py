@@ -61,7 +61,13 @@ class Beside(Plain):
             raise
 
     async def _open(self, module, path):
-        return await module.connect(path, timeout=0, isolation_level=None)
+        connection = module.connect(path, timeout=0, isolation_level=None)
+        try:
+            return await connection
+        except BaseException:
+            # Its thread has a last word for the loop, which must hear it.
+            await asyncio.to_thread(connection._thread.join)
+            raise
 
     def run(self, sql, *values):
         return self.runner.run(self._run(sql, values))

@@ -184,8 +184,9 @@ class Dialect:
     # --- how it is read -------------------------------------------------------------------
 
     def may_hold_error(self, body: bytes, seen: Seen) -> bool:
-        """Whether a 2xx body is worth decoding; one substring search in the common case."""
-        if b'"error' in body and (
+        """Whether a 2xx body is worth decoding; few substring searches in the common case."""
+        marked = b'"error' in body
+        if marked and (
             b'"errors"' in body or b'"failed"' in body or ERROR_IN_EARNEST.search(body) is not None
         ):
             return True
@@ -193,7 +194,11 @@ class Dialect:
             _EARLY_SIGN.match(body[:512]) is not None
             or (
                 len(body) < _SMALL
-                and (b"false" in body or b'"statusCode"' in body or b'"error_message"' in body)
+                and (
+                    (marked and b'"error_message"' in body)
+                    or b"false" in body
+                    or b'"statusCode"' in body
+                )
                 and _SIGN_IN_SMALL.search(body) is not None
             )
             or is_problem(seen)
