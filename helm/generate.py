@@ -35,6 +35,7 @@ def plain() -> dict[Path, str]:
         + "\n",
         CHART / "README.md": readme(),
         CHART / "files" / "breakers.yaml": default_config(),
+        CHART / "files" / "keys.json": json.dumps(known_keys(), indent=1) + "\n",
         COMPONENT / "breakers.yaml": default_config(),
     } | monitoring()
 
@@ -94,6 +95,35 @@ def default_config() -> str:
     return text
 
 
+# -- the keys of breakers.yaml ----------------------------------------------------------------
+
+
+def known_keys() -> Schema:
+    """The keys of breakers.yaml where it stands as text, which no schema of values looks into.
+
+    Sections are mappings, `*` stands for any name, `[]` for an item of a list; everything else is
+    `null`.
+    """
+    config = json_schema()
+
+    def below(shape: Schema) -> Schema | None:
+        for option in (shape, *shape.get("anyOf", ())):
+            if "$ref" in option:
+                return below(config["$defs"][option["$ref"].rpartition("/")[2]])
+            if option.get("type") == "array" and (item := below(option.get("items", {}))):
+                return {"[]": item}
+            if "properties" in option:
+                return {key: below(value) for key, value in option["properties"].items()}
+            more = option.get("additionalProperties")
+            if isinstance(more, dict):
+                return {"*": below(more)}
+        return None
+
+    found = below(config)
+    assert found is not None
+    return found
+
+
 # -- the schema -------------------------------------------------------------------------------
 
 _NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "maxLength": 50}
@@ -103,10 +133,49 @@ _ANY: Schema = {"type": "object"}
 _ANYTHING: Schema = {"type": "array", "items": _ANY}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
 _LABELS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_SECRET_NAME: Schema = {
+    "type": "string",
+    "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+    "maxLength": 253,
+}
+_VARIABLE_NAME = "^[A-Za-z_.-][A-Za-z0-9_.-]*$"
+_QUANTITIES: Schema = {
+    "type": "object",
+    "additionalProperties": {
+        "type": ["string", "number"],
+        "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|[KMGTPE]i?)?$",
+        "minimum": 0,
+    },
+}
+_RESOURCES: Schema = {
+    "type": "object",
+    "properties": {"requests": _QUANTITIES, "limits": _QUANTITIES},
+}
+# What the restricted profile asks for can be tightened, and not given up.
+_RESTRICTED: Schema = {
+    "type": "object",
+    "properties": {
+        "allowPrivilegeEscalation": {"const": False},
+        "privileged": {"const": False},
+        "readOnlyRootFilesystem": {"const": True},
+        "runAsNonRoot": {"const": True},
+        "runAsUser": {"type": "integer", "minimum": 1},
+        "capabilities": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"drop": {"type": "array", "contains": {"const": "ALL"}}},
+        },
+    },
+}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _COUNT_OR_NONE: Schema = {"type": ["integer", "null"], "minimum": 0}
 _FLAG: Schema = {"type": "boolean"}
 _TEXT: Schema = {"type": "string"}
+
+
+_HOST: Schema = {"type": "string", "pattern": r"^[^\s/]+$"}
+_INTERVAL: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
+_POSITIVE: Schema = {"type": "integer", "minimum": 1}
 
 
 def _closed(properties: Schema, *required: str) -> Schema:
@@ -127,26 +196,25 @@ _IMAGE = _closed(
     }
 )
 _PROBE = _closed(
-    dict.fromkeys(
-        (
-            "periodSeconds",
-            "failureThreshold",
-            "timeoutSeconds",
-            "initialDelaySeconds",
-            "successThreshold",
-        ),
-        _COUNT,
-    )
+    {
+        "periodSeconds": _POSITIVE,
+        "failureThreshold": _POSITIVE,
+        "timeoutSeconds": _POSITIVE,
+        "initialDelaySeconds": _COUNT,
+        "successThreshold": {"const": 1},
+    }
 )
 _VARIABLE = {
     "type": "object",
     "additionalProperties": False,
-    "properties": {"name": {"type": "string", "minLength": 1}, "value": _TEXT, "valueFrom": _ANY},
+    "properties": {
+        "name": {"type": "string", "pattern": _VARIABLE_NAME},
+        "value": _TEXT,
+        "valueFrom": _ANY,
+    },
     "required": ["name"],
 }
-_SECRET = _closed(
-    {"name": _NAME, "secretName": {"type": "string", "minLength": 1}}, "name", "secretName"
-)
+_SECRET = _closed({"name": _NAME, "secretName": _SECRET_NAME}, "name", "secretName")
 _AGENT = _closed(
     {
         "image": _IMAGE,
@@ -162,7 +230,7 @@ _AGENT = _closed(
                 "required": ["containerPort"],
             },
         },
-        "resources": _ANY,
+        "resources": _RESOURCES,
         "securityContext": _ANY,
         "volumeMounts": _ANYTHING,
         "lifecycle": _ANY,
@@ -217,14 +285,23 @@ def values_schema() -> Schema:
         },
         "existingConfigMap": _NAME_OR_NONE,
         "rollOnConfigChange": _FLAG,
-        "agentEnv": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+        "agentEnv": {
+            "type": ["object", "null"],
+            "propertyNames": {"pattern": _VARIABLE_NAME},
+            "additionalProperties": {"type": "string"},
+        },
         "ports": _closed({"listen": _PORT, "admin": _PORT, "probe": _PORT}),
         "env": {"type": "array", "items": _VARIABLE},
         "secrets": {"type": "array", "items": _SECRET},
-        "resources": _ANY,
-        "securityContext": _ANY,
+        "resources": _RESOURCES,
+        "securityContext": _RESTRICTED,
         "probes": _closed(
-            {"host": _TEXT, "startup": _PROBE, "liveness": _PROBE, "readiness": _PROBE}
+            {
+                "host": {"type": "string", "pattern": r"^[^\s/]+$"},
+                "startup": _PROBE,
+                "liveness": _PROBE,
+                "readiness": _PROBE,
+            }
         ),
         "preStopSeconds": _COUNT,
         "workload": _WORKLOAD,
@@ -239,7 +316,13 @@ def values_schema() -> Schema:
                 "containers": {"type": "integer", "minimum": 1, "maximum": 32},
             }
         ),
-        "podMonitor": _closed({"enabled": _FLAG, "labels": _LABELS, "interval": _TEXT}),
+        "podMonitor": _closed(
+            {
+                "enabled": _FLAG,
+                "labels": _LABELS,
+                "interval": _INTERVAL,
+            }
+        ),
         "prometheusRule": _closed({"enabled": _FLAG, "labels": _LABELS}),
         "dashboard": _closed({"enabled": _FLAG, "labels": _LABELS}),
         "networkPolicy": _closed(
@@ -247,7 +330,12 @@ def values_schema() -> Schema:
                 "enabled": _FLAG,
                 "agentPorts": {
                     "type": ["array", "null"],
-                    "items": {"anyOf": [_PORT, {"type": "string", "minLength": 1}]},
+                    "items": {
+                        "anyOf": [
+                            _PORT,
+                            {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$"},
+                        ]
+                    },
                 },
                 "monitoringNamespace": _LABELS,
                 "podLabels": _LABELS,
@@ -257,6 +345,9 @@ def values_schema() -> Schema:
         "global": _ANY,
         "enabled": _FLAG,
     }
+    for name, value in _defaults().items():
+        if isinstance(value, dict):
+            properties[name] = _required(properties[name], value)
     for path, text, _ in documented():
         place = properties
         *parents, last = path.split(".")
@@ -266,9 +357,29 @@ def values_schema() -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Values of the chart breaker-sidecar",
-        **_closed(properties),
+        **_closed(properties, *_with_defaults(_defaults())),
         "$defs": {"BreakersYaml": root, **definitions},
     }
+
+
+def _defaults() -> Schema:
+    values: Schema = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    return values
+
+
+def _with_defaults(values: Schema) -> list[str]:
+    return [key for key, value in values.items() if value is not None]
+
+
+def _required(shape: Schema, values: Schema) -> Schema:
+    """A section that was set to `null` takes its defaults with it: that is said by its name."""
+    if shape.get("additionalProperties") is not False:
+        return shape
+    inner = {
+        key: _required(below, values[key]) if isinstance(values.get(key), dict) else below
+        for key, below in shape["properties"].items()
+    }
+    return {**shape, "properties": inner, "required": _with_defaults(values)}
 
 
 # -- the README -------------------------------------------------------------------------------
@@ -360,6 +471,8 @@ all. It takes Kubernetes 1.36, or an older one with the feature switched on. Or 
   them.
 * Every container in a pod can reach the sidecar's loopback. So either `config.admin.mutations` is
   `false`, or `config.admin.token_file` names a file of a secret in `secrets`.
+* `config.state_file: /var/lib/breaker-sidecar/state.json` stands in a volume of the pod, so a
+  container that is started again knows what it must not forget.
 * Readiness never depends on an upstream: an outage takes no agent out of service.
 * `helm test` runs a pod with the sidecar in your cluster, from the image to the probes.
 

@@ -45,6 +45,7 @@ from sidecar.admin.status import (
 from sidecar.breaker.model import NoRoomError, Snapshot, UnknownKeyError, Verb
 from sidecar.config.addresses import Listen
 from sidecar.config.problems import Problem
+from sidecar.envelope.redact import shown_name
 from sidecar.telemetry import exposition, readings
 from sidecar.telemetry.observer import Controlled, Fault, Observer
 
@@ -285,7 +286,7 @@ class AdminPlane:
     async def _control(
         self, request: web.BaseRequest, parts: Mapping[str, str]
     ) -> web.StreamResponse:
-        key, word = parts["key"], parts["verb"]
+        key, word = _shown(parts["key"]), parts["verb"]
         orders = read_orders(await read_body(request))
         now = clock.monotonic()
         try:
@@ -352,6 +353,12 @@ class AdminPlane:
         finally:
             self.events.unsubscribe(subscription)
         return response
+
+
+def _shown(key: str) -> str:
+    """The key as calls of that model make it: a name that is a credential is not shown."""
+    provider, slash, subject = key.partition("/")
+    return f"{provider}/{shown_name(subject)}" if slash else key
 
 
 async def _metrics(daemon: DaemonView, request: web.BaseRequest) -> web.StreamResponse:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from sidecar.config import schema, units
-from sidecar.config.kinds import write
+from sidecar.config.kinds import dialect_names, write
 from sidecar.config.overrides import PREFIX, VARIABLES
 from sidecar.config.suggest import struct_fields, unwrap
 
@@ -32,7 +32,13 @@ _OWN_GRAMMAR: Final[dict[str, dict[str, Any]]] = {
     "listen": {"anyOf": [*_LISTEN["anyOf"], {"type": "array", "minItems": 1, "items": _LISTEN}]},
     "hosts": {"type": "array", "items": _TEXT},
     "methods": {"type": "array", "items": {"type": "string", "pattern": "^[A-Z]{1,32}$"}},
-    "env": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    "dialect": {"enum": sorted(dialect_names())},
+    "upstream": {"type": "string", "pattern": r"^(https?://|unix:/)|\$\{"},
+    "env": {
+        "type": "object",
+        "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+        "additionalProperties": {"type": ["string", "null"], "pattern": r"^(/.*)?$|\$\{"},
+    },
     "rules": {"type": "array", "items": {"$ref": "#/$defs/RuleSection"}},
     "faults": {"type": "array", "items": {"$ref": "#/$defs/FaultSection"}},
     "when": {"type": "object", "minProperties": 1},

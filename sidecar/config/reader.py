@@ -110,7 +110,7 @@ class Reader:
     def read_struct(self, node: Node, cls: type[msgspec.Struct], path: str) -> Any:
         """The given keys of a section; unknown and repeated ones are reported."""
         if not isinstance(node, MappingNode):
-            return self.problem(node.line, path, f"a mapping is needed, not {_what(node)}")
+            return self.problem(node.line, path, f"a mapping is needed, not {_kind(node)}")
         fields = struct_fields(cls)
         values: Values = {}
         for key, child in self.entries(node, path):
@@ -128,7 +128,7 @@ class Reader:
     def read_names(self, node: Node, value_type: inspect.Type, path: str) -> Any:
         """A mapping whose keys are free names."""
         if not isinstance(node, MappingNode):
-            return self.problem(node.line, path, f"a mapping is needed, not {_what(node)}")
+            return self.problem(node.line, path, f"a mapping is needed, not {_kind(node)}")
         values: Values = {}
         for key, child in self.entries(node, path):
             value = self.read(child, value_type, _join(path, key.text))
@@ -269,6 +269,11 @@ def _quote(node: Node) -> str:
         return _what(node)
     text = node.text if len(node.text) <= 40 else f"{node.text[:40]}…"
     return ascii(text) if not node.plain or not text.isprintable() else text
+
+
+def _kind(node: Node) -> str:
+    """What stands in the place of a section, unquoted: a key was often meant to stand below it."""
+    return "a single value" if isinstance(node, Scalar) else _what(node)
 
 
 def _what(node: Node) -> str:

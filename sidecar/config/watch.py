@@ -28,7 +28,7 @@ time of change in nanoseconds, size."""
 
 
 def watchable(config: Config) -> Iterator[str]:
-    """The files that a reload reads: the configuration and the secrets that it names."""
+    """The files that a reload reads: the configuration, the secrets and the certificates."""
     yield config.path
     if config.admin.token_file is not None:
         yield config.admin.token_file
@@ -36,6 +36,8 @@ def watchable(config: Config) -> Iterator[str]:
         for header in provider.set_headers.values():
             if header.file is not None:
                 yield header.file
+        tls = provider.tls
+        yield from (file for file in (tls.ca, tls.cert, tls.key) if file is not None)
 
 
 class Watch:

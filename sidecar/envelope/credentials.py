@@ -12,14 +12,15 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from urllib.parse import quote, unquote, unquote_plus
 
+from sidecar.envelope.key_shapes import HIDDEN
 from sidecar.envelope.redact import (
-    HIDDEN,
     SHORTEST,
     SecretPaths,
     is_secret_header,
-    is_secret_name,
+    is_secret_parameter,
     looks_secret,
     path_segments,
     redact_headers,
@@ -42,7 +43,29 @@ _NO_SECRETS = frozenset(
 )
 _PARAMETER = re.compile(r"(?:^|[&;])([^=&;]{1,64})=([^&;]{8,})")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31} +(?=\S)")
-_LONG_PIECE = re.compile(r"[^\s,;=\"']{16,}")
+_LONG_PIECE = re.compile(r"[^\s,;:&=\"']{16,}")
+_FORM = re.compile(rb"(?:^|&)([^=&\s\"]{1,64})=([^&\s\"]{8,4096})")
+_MEMBER = re.compile(
+    rb'"([A-Za-z0-9_.-]{1,64})"\s{0,8}:\s{0,8}"((?:[^"\\]|\\.){8,4096}+)"', re.DOTALL
+)
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----([A-Za-z0-9+/=\s\\]*+)")
+_MOST_OF_A_BODY = 16_384
+"""Bytes of a request's body that are read: who sends a credential in it sends little beside."""
+_MEMBERS_OF_ITS_MATTER = frozenset(
+    {
+        "key",
+        "code",
+        "session",
+        "sessionid",
+        "session_id",
+        "ticket",
+        "appid",
+        "app_id",
+        "sign",
+        "pin",
+    }
+)
+"""Names that are a secret's in a query, and mostly something else's in a document."""
 _FOR_PAGES = "+&<>'`"
 _UPPER_ESCAPES = str.maketrans({char: f"\\u{ord(char):04X}" for char in _FOR_PAGES})
 _LOWER_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in _FOR_PAGES})
@@ -56,6 +79,7 @@ def request_secrets(
     target: str,
     configured: _RawHeaders = (),
     secret_paths: SecretPaths = (),
+    body: bytes = b"",
 ) -> tuple[str, ...]:
     """The credentials that one request carries, as an answer may echo them.
 
@@ -64,13 +88,14 @@ def request_secrets(
         target: its target, path and query, as it came.
         configured: header lines that the configuration puts in: secrets whatever their names.
         secret_paths: routes of the provider that carry a credential.
+        body: the beginning of its body: a form or a document may name secrets.
 
     Returns:
         Values of at least eight characters, raw and with percent-escapes undone, longest first; at
         most 32, those of the configuration first and cookies last.
     """
     found: dict[str, None] = {}
-    for secret in _all_secrets(pairs, target, configured, secret_paths):
+    for secret in _all_secrets(pairs, target, configured, secret_paths, body):
         if len(secret) >= SHORTEST:
             found[secret] = None
             if len(found) == _MOST:
@@ -79,7 +104,11 @@ def request_secrets(
 
 
 def _all_secrets(
-    pairs: _RawHeaders, target: str, configured: _RawHeaders, secret_paths: SecretPaths
+    pairs: _RawHeaders,
+    target: str,
+    configured: _RawHeaders,
+    secret_paths: SecretPaths,
+    body: bytes,
 ) -> Iterator[str]:
     cookies: list[bytes] = []
     for _, value in configured:
@@ -88,11 +117,14 @@ def _all_secrets(
         lower = name.lower()
         if lower == b"cookie":
             cookies.append(value)
+        elif lower == b"sec-websocket-protocol":
+            yield from _in_protocols(value)
         elif carries_credential(lower.decode("latin-1")):
             yield from _in_header(value)
     for secret in secrets_of_path(target.partition("?")[0], secret_paths):
         yield from (secret, unquote(secret))
     yield from _in_target(target)
+    yield from _in_body(body[:_MOST_OF_A_BODY])
     # Last, for there may be more of them than are looked for.
     for value in cookies:
         for pair in value.split(b";"):
@@ -106,13 +138,40 @@ def _in_target(target: str) -> Iterator[str]:
     for match in _PARAMETER.finditer(query):
         value = match[2]
         plain = unquote_plus(value)
-        if is_secret_name(match[1]) or looks_secret(plain):
+        if is_secret_parameter(match[1]) or looks_secret(plain):
             yield from (value, unquote(value), plain)
     for segment, secret in path_segments(path):
         if secret:
             plain = unquote(segment)
             # `bot123:token`: a bot is also told by what follows the word, and the colon.
             yield from (segment, plain, plain.removeprefix("bot"), plain.rpartition(":")[2])
+
+
+def _in_body(body: bytes) -> Iterator[str]:
+    if b"-----BEGIN " in body:
+        for match in _PRIVATE_KEY.finditer(body):
+            lines = re.split(r"\s+|\\[nr]", match[1].decode("latin-1"))
+            yield from (line for line in lines if len(line) >= 2 * SHORTEST)
+    start = body[:1]
+    if start in b"{[" and start:
+        for match in _MEMBER.finditer(body):
+            name = match[1].decode("latin-1")
+            if name.lower() not in _MEMBERS_OF_ITS_MATTER and is_secret_parameter(name):
+                with suppress(ValueError):
+                    yield json.loads(b'"' + match[2] + b'"')
+    elif b"=" in body:
+        for match in _FORM.finditer(body):
+            if is_secret_parameter(match[1].decode("latin-1")):
+                value = match[2].decode("latin-1")
+                yield from (value, unquote_plus(value))
+
+
+def _in_protocols(raw: bytes) -> Iterator[str]:
+    """Browsers can set no header of a WebSocket but this one, and so put their keys there."""
+    for piece in raw.decode("latin-1").split(","):
+        word = piece.strip()
+        if any(char.isdigit() for char in word) and len(word) >= 2 * SHORTEST:
+            yield word
 
 
 def carries_credential(name: str) -> bool:
@@ -136,6 +195,8 @@ def _in_value(value: str) -> Iterator[str]:
     scheme = _SCHEME.match(value)
     if scheme is None:
         yield value
+        # `key=…`, `Bearer:…`: some put their own word in front.
+        yield from _LONG_PIECE.findall(value)
         return
     rest = value[scheme.end() :]
     yield rest

@@ -14,9 +14,10 @@ import msgspec
 from sidecar.envelope.compose import RAW_BODY_LIMIT, clean_code, one_line
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.decode import well_formed
+from sidecar.envelope.key_shapes import HIDDEN
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.raised import DEEPEST, Raised
-from sidecar.envelope.redact import HIDDEN, is_secret_name
+from sidecar.envelope.redact import is_secret_name
 
 _MOST_TEXT = 4096
 _MOST_CODE = 512

@@ -19,7 +19,14 @@ from hashlib import blake2b
 from secrets import token_bytes
 from urllib.parse import unquote, unquote_plus
 
-HIDDEN = "[redacted]"
+from sidecar.envelope.key_shapes import (
+    CAPABILITY,
+    HIDDEN,
+    KEY_RUN,
+    SHAPES,
+    WEB_TOKEN,
+    hide_shapes,
+)
 
 SHORTEST = 8
 """Characters of the shortest value that is taken for a secret where nothing names it."""
@@ -40,7 +47,8 @@ _SECRET_HEADERS = frozenset(
         "x-xsrf-token",
         "private-token",
         "x-vault-token",
-        "stripe-signature",
+        "signature",
+        "dpop",
         "token",
     }
 )
@@ -48,29 +56,47 @@ _SECRET_HEADER = re.compile(
     r"(?:^|[-_])(?:api-?key|apikey|access-?key|secret|password|passwd|credential|session)s?(?:$|[-_])"
     r"|(?:^|[-_])auth(?:orization)?(?:[-_]key)?$"
     r"|(?:^|[-_])(?:auth|access|refresh|id|bearer|api|user|session|security)[-_]?token$"
+    r"|(?:^|[-_])(?:assertion|bearer|jwt|pass|secret-?key|sid)$"
+    r"|[-_]signature(?:-\d{1,4})?$"
     r"|subscription-key$|goog-api-key$",
 )
 
 # Names whose value is a secret wherever they stand: a query, a form, a JSON member.
 _NAME_OF_ONE = (
-    r"(?:api[_-]?key|apikey|(?:access|account|subscription)[_-]?key|secret(?:[_-]?key)?"
-    r"|password|passwd|passphrase|pwd"
-    r"|(?:access|refresh|id|auth|session|security|bearer)[_-]?token|authorization|credential"
-    r"|signature|private[_-]?key)"
+    r"(?:(?:access|account|admin|api|app(?:lication)?|auth|client|consumer|encryption|license"
+    r"|master|private|service|shared|signing|subscription|user)[_-]?key"
+    r"|secret(?:[_-]?key)?|password|passwd|passphrase|passcode|pwd"
+    r"|(?:access|api|app|auth|bearer|bot|client|csrf|deploy|device|id|job|login|private|refresh"
+    r"|security|session|user|xsrf)[_-]?token"
+    r"|authorization|credentials?|signature|client[_-]?assertion|code[_-]?verifier"
+    r"|device[_-]?code)"
 )
 _SECRET_NAME = re.compile(rf"{_NAME_OF_ONE}\Z|\Ax-amz-")
+_OF_A_PARAMETER = re.compile(r"[_-](?:key|token)\Z|\A(?:pin|sign)\Z")
+# Keys and tokens that open nothing: where a page begins, how a thing is called.
+_OPEN_NAME = re.compile(
+    r"(?:page|next|cursor|continuation|sync|skip|idempotency|public|cache|sort|partition|primary"
+    r"|row|group|issue|project)[_-]?(?:page[_-]?)?(?:key|token)\Z"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHORT_SECRET_NAMES = frozenset(
-    {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion",
-     "session", "sessionid", "jsessionid", "session_id", "appid", "app_id", "appkey", "app_key"}
+    {"key", "token", "sig", "code", "auth", "jwt", "pass", "sid", "ticket", "assertion", "hmac",
+     "otp", "pat", "session", "sessionid", "jsessionid", "session_id", "appid", "app_id", "appkey",
+     "app_key"}
 )  # fmt: skip
+# A quotation mark as JSON in JSON, a page and a query write it.
+_ENTITY = r"(?:&(?:quot|apos|\#0{0,2}3[49]|\#[xX]0{0,2}2[27]);|\\{1,7}u002[27]|%2[27])"
 _QUERY_PAIR = re.compile(r"([?&;])([^=&;#?\s\"'<>\\]{1,64})=([^&;#\s\"'<>\\]+)")
 _ASSIGNED_SECRET = re.compile(
-    rf"(?i)({_NAME_OF_ONE}\\?[\"']?\s{{0,8}}[:=]\s{{0,8}})"
-    r"(\\\"[^\"\n]*+\"?|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?|[^\s,;&\"'{}\[\]]+)",
+    rf"(?i)({_NAME_OF_ONE}(?:\\{{0,7}}[\"']|{_ENTITY})?[\s+]{{0,8}}(?:[:=]|%3[ad])[\s+]{{0,8}})"
+    rf"({_ENTITY}(?:(?!{_ENTITY})[^\n])*+{_ENTITY}?"
+    r"|\\{1,7}\"[^\"\n]*+\"?|\"(?:[^\"\\\n]|\\.)*+\"?|'[^'\n]*+'?|[^\s,;&\"'{}\[\]]+)",
     re.DOTALL,
 )
+_MARK = re.compile(rf"(?i)\\{{0,7}}[\"']|{_ENTITY}")
 _BARE_MEMBER = re.compile(
-    r"(\\?\"token\\?\"\s{0,8}:\s{0,8}\\?\")[^\"\\]{12,}+(\\?\")", re.IGNORECASE
+    rf"(?i)((?:\\{{0,7}}\"|{_ENTITY})(?:token|jwt|auth|pat)(?:\\{{0,7}}\"|{_ENTITY})\s{{0,8}}:\s{{0,8}}"
+    rf"(?:\\{{0,7}}\"|{_ENTITY}))[^\s\"\\&%]{{12,}}+(?=\\{{0,7}}\"|{_ENTITY})"
 )
 # "Incorrect API key provided: …": prose that quotes what was refused.
 _TOLD_SECRET = re.compile(
@@ -95,53 +121,19 @@ _COOKIES = re.compile(
 )
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|negotiate|token)(\s{1,8})([A-Za-z0-9._~+/=-]{12,})")
 _USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^/\s:@\"']*+:[^/\s@\"']++@")
-_SHAPES = re.compile(
-    r"""(?x)
-    \b(?:
-        (?:sk|pk|rk)-[A-Za-z0-9][A-Za-z0-9_*.-]{5,}        # OpenAI, Anthropic and their like
-      | (?:sk|pk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9*]{8,} # Stripe
-      | (?:gsk|xai|pplx|hf|r8|nvapi|fw|csk|tgp)[_-][A-Za-z0-9_-]{12,}
-      | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{16,} | glpat-[A-Za-z0-9_-]{12,}
-      | xox[a-z]-[A-Za-z0-9-]{8,} | xapp-[A-Za-z0-9-]{8,}
-      | AIza[A-Za-z0-9_-]{20,} | ya29\.[A-Za-z0-9_-]{10,}
-      | AQ\.[A-Za-z0-9_-]{20,}                             # Google's keys of the newer kind
-      | (?:AKIA|ASIA)[A-Z0-9]{12,}
-      | (?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}=*      # Bedrock's
-      | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}         # SendGrid's
-      | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{30,} | do[opr]_v1_[A-Za-z0-9]{30,}
-    )"""
-)
-_WEB_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{0,16}?eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{4,}+"
-    r"(?:\.[A-Za-z0-9_-]*+){0,3}"
-)
-# Addresses that are themselves the credential: bots and incoming webhooks of chats.
-_CAPABILITY = re.compile(
-    r"""(?x)
-    \bbot\d{3,20}(?::|%3[Aa])[A-Za-z0-9_-]{8,}
-  | \b\d{6,20}(?::|%3[Aa])AA[A-Za-z0-9_-]{28,}
-  | \b(?:services/T[A-Z0-9]{5,}/B[A-Z0-9]{5,} | webhooks/\d{5,25}) / [A-Za-z0-9_-]{8,}
-    """
-)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 
-# What stands in every text that the patterns above could hit: most texts have none of it, and to
-# search for a word is ten times quicker than to try a pattern at every character.
+# What stands in every text that the patterns above could hit: most texts have none of it.
 _SCHEME_TOKEN = re.compile(r"token\s")
 _NAME_ENDS = (
-    "key", "token", "secret", "password", "passwd", "passphrase", "pwd", "authorization",
-    "credential", "signature",
+    "key", "token", "secret", "password", "passwd", "passphrase", "passcode", "pwd",
+    "authorization", "credential", "credentials", "signature", "assertion", "verifier",
+    "device_code", "device-code", "devicecode", "jwt", "auth", "pat",
 )  # fmt: skip
 _TOLD_NAMES = ("api", "access", "secret", "auth", "bearer", "session")
 _BETWEEN = " \t\n\r\f\v\"'\\"
-_CAPITAL_STARTS = ("AIza", "AKIA", "ASIA", "AQ.", "ABSK")
-# How the words in front of the dash or underscore of a known key end.
-_SHAPE_ENDS = (
-    "sk", "pk", "rk", "whsec", "xai", "pplx", "hf", "r8", "nvapi", "fw", "tgp", "ghp", "gho",
-    "ghu", "ghs", "ghr", "pat", "xapp", "key", "npm", "pypi", "v1",
-)  # fmt: skip
 
 # Nothing in a path of short words can be a secret, unless it is the address of a webhook.
 _SHORT_WORDS = re.compile(
@@ -153,9 +145,13 @@ _HOOKS = frozenset(
 )  # fmt: skip
 """Path segments whose followers are the credential of an incoming webhook."""
 
+_NAMES_IN_PATHS = frozenset(
+    {"token", "access-token", "access_token", "apikey", "api-key", "api_key", "secret"}
+)
+"""Path segments that name the one behind them."""
+
 _PARTS = re.compile(r"[:/.@\s]")
 _ID_PREFIX = re.compile(r"[a-z]{2,16}[_-]")
-_KEY_RUN = re.compile(r"(?<![A-Za-z0-9])(?:(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+|[A-Za-z0-9]{24,}+)")
 _RANDOM_RUN = re.compile(
     r"(?<![A-Za-z0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}+"
 )
@@ -203,7 +199,7 @@ def _hide(text: str) -> str:
             text = _COOKIES.sub(rf"\1{HIDDEN}", text)
     if _may_name_scheme(lower):
         text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
-    return _hide_shapes(_hide_named(text, lower))
+    return hide_shapes(_hide_named(text, lower))
 
 
 def _may_name_scheme(lower: str) -> bool:
@@ -214,15 +210,21 @@ def _may_name_scheme(lower: str) -> bool:
 
 def _hide_named(text: str, lower: str) -> str:
     """Hide values that stand behind the name of a secret; `lower` is the text before any change."""
-    if _assigns(lower, ":") or ("=" in lower and _assigns(lower, "=")):
+    if _may_assign(lower):
         text = _ASSIGNED_SECRET.sub(_hide_assigned, text)
-        text = _BARE_MEMBER.sub(rf"\1{HIDDEN}\2", text)
+        text = _BARE_MEMBER.sub(rf"\1{HIDDEN}", text)
         text = _BARE_TOKEN.sub(rf"\1{HIDDEN}", text)
     if "'" in text and ("identified by" in lower or "password" in lower):
         text = _SQL_PASSWORD.sub(rf"\1{HIDDEN}", text)
     if _tells_of(lower, "key") or _tells_of(lower, "token"):
         text = _TOLD_SECRET.sub(rf"\1{HIDDEN}", text)
     return _PRIVATE_KEY.sub(HIDDEN, text) if "-----BEGIN " in text else text
+
+
+def _may_assign(lower: str) -> bool:
+    if "&quot" in lower or "&#" in lower or "u002" in lower or "%3" in lower:
+        return any(end in lower for end in _NAME_ENDS)
+    return _assigns(lower, ":") or ("=" in lower and _assigns(lower, "="))
 
 
 def _assigns(lower: str, mark: str) -> bool:
@@ -241,30 +243,9 @@ def _tells_of(lower: str, word: str) -> bool:
     return any(part[-8:].rstrip(" _-").endswith(_TOLD_NAMES) for part in parts)
 
 
-def _hide_shapes(text: str) -> str:
-    if _may_hold_shape(text):
-        text = _SHAPES.sub(HIDDEN, text)
-    if "J" in text and "eyJ" in text:
-        text = _WEB_TOKEN.sub(HIDDEN, text)
-    if "bot" in text or "s/" in text or ("A" in text and "AA" in text):
-        text = _CAPABILITY.sub(HIDDEN, text)
-    return text
-
-
-def _may_hold_shape(text: str) -> bool:
-    for part in text.replace("-", "_").split("_"):
-        if part.endswith(_SHAPE_ENDS):
-            return True
-    if "A" in text and any(start in text for start in _CAPITAL_STARTS):
-        return True
-    if "SG." in text:
-        return True
-    return "xox" in text or "ya29." in text
-
-
 def _hide_pair(match: re.Match[str]) -> str:
     mark, name, value = match.groups()
-    if is_secret_name(name) or looks_secret(unquote_plus(value) if "%" in value else value):
+    if is_secret_parameter(name) or looks_secret(unquote_plus(value) if "%" in value else value):
         return f"{mark}{name}={HIDDEN}"
     return match.group(0)
 
@@ -273,7 +254,7 @@ def _hide_assigned(match: re.Match[str]) -> str:
     name, value = match.group(1), match.group(2)
     if HIDDEN in value or value in {"null", "true", "false"}:
         return match.group(0)
-    quote = re.match(r"\\?[\"']", value)
+    quote = _MARK.match(value)
     mark = quote.group(0) if quote else ""
     return f"{name}{mark}{HIDDEN}{mark}"
 
@@ -292,13 +273,32 @@ def _header(name: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
-    """Whether the value of a query parameter of this name must never be shown.
+    """Whether the value of a member, a column or a parameter of this name must never be shown.
 
     Args:
         name: as it stands in the query; `k%65y` is `key` to whoever reads it.
     """
-    name = unquote_plus(name).lower()
-    return name in _SHORT_SECRET_NAMES or _SECRET_NAME.search(name) is not None
+    name = _spelt(name)
+    if name in _SHORT_SECRET_NAMES or name.replace("_", "") in _SHORT_SECRET_NAMES:
+        return True
+    return _SECRET_NAME.search(name) is not None
+
+
+@lru_cache(maxsize=1024)
+def is_secret_parameter(name: str) -> bool:
+    """`is_secret_name` of what a caller sends: any key and any token but those that open nothing.
+
+    Args:
+        name: as it stands in the query.
+    """
+    if is_secret_name(name):
+        return True
+    name = _spelt(name)
+    return _OF_A_PARAMETER.search(name) is not None and _OPEN_NAME.search(name) is None
+
+
+def _spelt(name: str) -> str:
+    return _CAMEL.sub("_", unquote_plus(name)).lower()
 
 
 def looks_secret(text: str) -> bool:
@@ -308,14 +308,14 @@ def looks_secret(text: str) -> bool:
     that mix upper case, lower case and digits. A UUID, a hash in hexadecimal digits, an id with its
     prefix or a model's name is none.
     """
-    if len(text) < SHORTEST or _KEY_RUN.search(text) is None:
+    if len(text) < SHORTEST or KEY_RUN.search(text) is None:
         return False
-    for shape in _SHAPES.finditer(text):
-        if _KEY_RUN.search(shape[0]):
+    for shape in SHAPES.finditer(text):
+        if KEY_RUN.search(shape[0]):
             return True
-    if "eyJ" in text and _WEB_TOKEN.search(text):
+    if "eyJ" in text and WEB_TOKEN.search(text):
         return True
-    if (":" in text or "/" in text or "%" in text) and _CAPABILITY.search(text):
+    if (":" in text or "/" in text or "%" in text) and CAPABILITY.search(text):
         return True
     if len(text) < _RANDOM_LENGTH or _RANDOM_RUN.search(text) is None:
         return False
@@ -376,7 +376,7 @@ def redact_target(path_and_query: str, secret_paths: SecretPaths = ()) -> str:
     if mark:
         if len(query) > SHOWN_TARGET:
             query = _beginning(query, "&")
-        shown += _hide_shapes(_QUERY_PAIR.sub(_hide_pair, mark + query))
+        shown += hide_shapes(_QUERY_PAIR.sub(_hide_pair, mark + query))
     if shown.isprintable():
         return shown
     return "".join(char if char.isprintable() else "?" for char in shown)
@@ -407,7 +407,13 @@ def _is_of_short_words(path: str) -> bool:
     if _SHORT_WORDS.fullmatch(path) is None:
         return False
     path = path.lower()
-    return not ("hook" in path or "services" in path or "triggers" in path or "workflows" in path)
+    return not (
+        "hook" in path
+        or "services" in path
+        or "triggers" in path
+        or "workflows" in path
+        or any(f"/{name}/" in path for name in _NAMES_IN_PATHS)
+    )
 
 
 def _redact_path(path: str) -> str:
@@ -422,14 +428,16 @@ def path_segments(path: str) -> Iterator[tuple[str, bool]]:
 
     Some addresses are their own credential: the token of a bot, of an incoming webhook.
     """
-    after_hook = False
+    after_hook = named = False
     for segment in path.split("/"):
         if len(segment) < SHORTEST:
             yield segment, False
         else:
             text = unquote(segment) if "%" in segment else segment
-            yield segment, looks_secret(text) or (after_hook and _is_opaque(text))
-        after_hook = after_hook or segment.lower() in _HOOKS
+            yield segment, looks_secret(text) or ((after_hook or named) and _is_opaque(text))
+        lower = segment.lower()
+        after_hook = after_hook or lower in _HOOKS
+        named = lower in _NAMES_IN_PATHS
 
 
 def _is_opaque(text: str) -> bool:
@@ -470,7 +478,7 @@ def shown_name(name: str, secrets: Callable[[], Sequence[str]] = tuple) -> str:
         The name; for one that is a credential, `[redacted]-` and six hexadecimal digits, which are
         the same for the same name until the process ends.
     """
-    if _KEY_RUN.search(name) is None:
+    if KEY_RUN.search(name) is None:
         return name
     if not looks_secret(name) and not any(secret in name for secret in secrets()):
         return name

@@ -440,9 +440,10 @@ class Call:
         self._admit(runtime)
 
     def _shown_path(self) -> str:
-        """The path without its secrets, for people, logs and keys."""
-        dialect = self.runtime.dialect if self.runtime is not None else None
-        return shown_path(self.path, dialect.secret_paths if dialect is not None else ())
+        """The path without its secrets, for people, logs and keys; all of it if nobody's it is."""
+        if self.runtime is None:
+            return shown_path(self.incoming.asked_path) if self._unreadable is None else ""
+        return shown_path(self.path, self.runtime.dialect.secret_paths)
 
     def heard(self) -> None:
         """The upstream has sent something."""

@@ -120,6 +120,11 @@ class Incoming:
         """Has the caller not been told yet to send the body it announced?"""
         return self._expects
 
+    @property
+    def asked_path(self) -> str:
+        """The path of the target as it came, the provider's name in it, without the query."""
+        return self._message.path.partition("?")[0]
+
     def _wants_websocket(self) -> bool:
         wanted = self.named.get(b"upgrade", b"").strip().lower() == b"websocket"
         return wanted and self.method == "GET" and self.whole and not self.http10
@@ -142,7 +147,7 @@ class Incoming:
             configured: header lines that the configuration puts in.
             secret_paths: routes of the provider that carry a credential.
         """
-        return request_secrets(self.raw, self._message.path, configured, secret_paths)
+        return request_secrets(self.raw, self._message.path, configured, secret_paths, self._sample)
 
     def limit_key(
         self, subject: str, configured: Collection[bytes], secret_paths: SecretPaths

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from sidecar import clock
 from sidecar.telemetry import logs, readings
@@ -21,7 +22,7 @@ from sidecar.telemetry.readings import Source
 from sidecar.telemetry.trace import Tracing
 
 if TYPE_CHECKING:
-    from sidecar.telemetry.otlp.batches import Batches
+    from sidecar.telemetry.otlp.batches import Batches, Complaints
     from sidecar.telemetry.otlp.points import Meter
 
 CLOSING: Final = 1.0
@@ -48,6 +49,7 @@ class Export:
         self.tracing = Tracing()
         self._settings = settings.read(environ)
         self._batches: dict[str, Batches] = {}
+        self._complaints: dict[str, Complaints] = {}
         self._listener: Callable[[Fact], None] | None = None
         self._handler: logging.Handler | None = None
         self._meter: Meter | None = None
@@ -104,11 +106,12 @@ class Export:
     def _lane(
         self, endpoint: settings.Endpoint, encode: Callable[..., bytes], **more: Any
     ) -> Batches:
-        from sidecar.telemetry.otlp.batches import Batches  # noqa: PLC0415
+        from sidecar.telemetry.otlp.batches import Batches, Complaints  # noqa: PLC0415
         from sidecar.telemetry.otlp.senders import sender  # noqa: PLC0415
 
         assert self._settings is not None
         chosen = self._settings
+        collector = urlsplit(endpoint.shown).netloc or endpoint.shown
         batches = self._batches[endpoint.signal] = Batches(
             endpoint.signal,
             endpoint.shown,
@@ -120,6 +123,7 @@ class Export:
                 "most": chosen.queue,
                 "batch": chosen.batch,
                 "delay": chosen.delay,
+                "complaints": self._complaints.setdefault(collector, Complaints()),
                 **more,
             },
         )

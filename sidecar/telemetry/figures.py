@@ -70,13 +70,16 @@ class Subject:
     Attributes:
         verdicts: how many of each, in the order of `Verdict`.
         moves: how often its breaker moved, and how.
+        open_seconds: how long it was open in all, as of the last reading. It only grows, whatever
+            becomes of the breaker; of several it counts while one of them is open.
     """
 
-    __slots__ = ("moves", "verdicts")
+    __slots__ = ("moves", "open_seconds", "verdicts")
 
     def __init__(self) -> None:
         self.verdicts = [0] * len(_VERDICT)
         self.moves: dict[Move, int] = {}
+        self.open_seconds = 0.0
 
 
 class ProviderFigures:
@@ -90,6 +93,7 @@ class ProviderFigures:
         "envelopes",
         "first_byte",
         "first_content",
+        "opened",
         "overhead",
         "permits_expired",
         "reclassified",
@@ -105,6 +109,7 @@ class ProviderFigures:
             (class_, source): 0 for class_ in instruments.CLASSES for source in instruments.SOURCES
         }
         self.codes: dict[tuple[str, str, str], int] = {}
+        self.opened: dict[str, float] = {}
         self.reclassified = dict.fromkeys(instruments.CLASSES, 0)
         self.endings = dict.fromkeys(instruments.ENDINGS, 0)
         self.refused = dict.fromkeys(instruments.REFUSALS, 0)
@@ -129,6 +134,20 @@ class ProviderFigures:
                 return self.subjects[OTHER]
             found = self.subjects[name] = Subject()
         return found
+
+    def open_times(self, now: Iterable[tuple[str, float]]) -> dict[str, float]:
+        """By how much each breaker's open time has grown since the last reading.
+
+        Args:
+            now: each breaker's key, and how long it has been open in all. One that begins anew
+                begins at nothing; one that is gone is forgotten.
+        """
+        before, self.opened = self.opened, dict(now)
+        grown = {}
+        for key, seconds in self.opened.items():
+            known = before.get(key, 0.0)
+            grown[key] = seconds - known if seconds >= known else seconds
+        return grown
 
     def count_envelope(self, envelope: Envelope) -> None:
         """Add an envelope."""

@@ -143,7 +143,8 @@ BREAKER_TRANSITIONS = _own(
 )  # fmt: skip
 BREAKER_OPEN_TIME = _own(
     "breaker.open.time", _C, "s", _BREAKER,
-    "Seconds that a breaker has been open in all, the current time included",
+    "Seconds that a breaker has been open in all, the current time included; of those under `other`"
+    " while one of them was",
 )  # fmt: skip
 BREAKER_RETRY_AFTER = _own(
     "breaker.retry_after", _G, "s", _BREAKER, "Seconds until an open breaker lets a probe through"

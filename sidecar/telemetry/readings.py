@@ -20,7 +20,7 @@ from sidecar.breaker.breaker import CAUSES, TABLE, Event
 from sidecar.breaker.model import Cause, Mode, Snapshot, State, UpstreamVerdict
 from sidecar.telemetry import instruments as of
 from sidecar.telemetry.bounds import OTHER
-from sidecar.telemetry.figures import Figures, Histogram, ProviderFigures
+from sidecar.telemetry.figures import Figures, Histogram, ProviderFigures, Subject
 from sidecar.telemetry.instruments import Instrument
 
 Value = float | Histogram
@@ -227,17 +227,17 @@ class _Rest:
         self.window: Counter[str] = Counter()
         self.run = 0
         self.probes = 0
-        self.open_seconds = 0.0
+        self.open_longer = 0.0
         self.retry_after = 0.0
 
-    def add(self, shot: Snapshot) -> None:
+    def add(self, shot: Snapshot, open_longer: float) -> None:
         self.states.add(shot.state.value)
         self.enforced = self.enforced or shot.mode is Mode.ENFORCE
         for verdict in of.VERDICTS:
             self.window[verdict] += getattr(shot.window, verdict)
         self.run = max(self.run, shot.consecutive_failures)
         self.probes += shot.probes_in_flight
-        self.open_seconds += shot.open_seconds
+        self.open_longer = max(self.open_longer, open_longer)
         self.retry_after = max(self.retry_after, shot.retry_after or 0.0)
 
 
@@ -246,15 +246,16 @@ def _of_breakers(
 ) -> None:
     rest = _Rest()
     seen = set[str]()
+    longer = own.open_times((shot.key, shot.open_seconds) for shot in shots)
     for shot in shots:
         label = own.label(shot.key[len(name) + 1 :])
         if label == OTHER:
-            rest.add(shot)
+            rest.add(shot, longer[shot.key])
             continue
         seen.add(label)
         alone = _Rest()
-        alone.add(shot)
-        _of_breaker(samples, (name, label), alone, own.subjects[label].moves)
+        alone.add(shot, longer[shot.key])
+        _of_breaker(samples, (name, label), alone, own.subjects[label])
     enforced = bool(shots) and shots[0].mode is Mode.ENFORCE
     for label, subject in own.subjects.items():
         if label in seen:
@@ -264,27 +265,28 @@ def _of_breakers(
         if not shown.states:
             shown.states.add(State.CLOSED.value)
             shown.enforced = enforced
-        _of_breaker(samples, (name, label), shown, subject.moves)
+        _of_breaker(samples, (name, label), shown, subject)
 
 
 def _of_breaker(
     samples: dict[str, list[Sample]],
     labels: tuple[str, str],
     shown: _Rest,
-    moves: Mapping[tuple[str, str, str, str], int],
+    subject: Subject,
 ) -> None:
+    subject.open_seconds += shown.open_longer
     state = samples[of.BREAKER_STATE.name]
     state += [((*labels, word), 1 if word in shown.states else 0) for word in of.STATES]
     window = samples[of.BREAKER_WINDOW.name]
     window += [((*labels, word), shown.window[word]) for word in of.VERDICTS]
     enforced = of.YES_NO[0] if shown.enforced else of.YES_NO[1]
-    counted = {(*move, enforced): 0 for move in MOVES} | dict(moves)
+    counted = {(*move, enforced): 0 for move in MOVES} | subject.moves
     samples[of.BREAKER_TRANSITIONS.name] += [
         ((*labels, *move), count) for move, count in counted.items()
     ]
     for instrument, value in (
         (of.BREAKER_ENFORCED, int(shown.enforced)),
-        (of.BREAKER_OPEN_TIME, round(shown.open_seconds, 6)),
+        (of.BREAKER_OPEN_TIME, round(subject.open_seconds, 6)),
         (of.BREAKER_RETRY_AFTER, max(round(shown.retry_after, 3), 0.0)),
         (of.BREAKER_RUN, shown.run),
         (of.BREAKER_PROBES, shown.probes),

@@ -302,6 +302,12 @@ class TestSetHeaders:
         lines = provider_problems("set_headers: {a: {value: 'hunter2日'}, host: {value: hunter2}}")
         assert not any("hunter2" in line for line in lines)
 
+    @pytest.mark.parametrize("text", ["{x-api-key: hunter2}", "hunter2", "[hunter2]"])
+    def test_a_secret_in_the_place_of_a_section_is_not_quoted(self, provider_problems, text):
+        (line,) = provider_problems(f"set_headers: {text}")
+        assert "a mapping is needed" in line
+        assert "hunter2" not in line
+
     def test_each_provider_has_its_own(self, load_text):
         """F153: names that begin alike share nothing."""
         config = load_text(

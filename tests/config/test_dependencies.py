@@ -84,7 +84,7 @@ def test_it_is_shown_and_can_be_loaded_again(load_text):
                 ' did you mean "database"?'
             ),
         ),
-        ("db: 3", "3: dependencies.db: a mapping is needed, not 3"),
+        ("db: 3", "3: dependencies.db: a mapping is needed, not a single value"),
         (
             "db: {source: database, vendr: mysql}",
             '3: dependencies.db.vendr: unknown key; did you mean "vendor"?',

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import trustme
 
 from sidecar.config.load import load
 from sidecar.config.watch import Watch, watchable
@@ -101,6 +102,22 @@ def test_what_cannot_be_looked_at_is_no_fault(path):
     watch = Watch(plain=True)
     watch.note([path])
     assert watch.changes() == {}
+
+
+def test_certificates_are_watched_too(tmp_path):
+    authority = trustme.CA()
+    mine = authority.issue_cert("agent.test")
+    volume, certificates = Volume(tmp_path / "volume"), Volume(tmp_path / "certificates")
+    certificates.write(
+        ca=authority.cert_pem.bytes().decode(), mine=mine.private_key_and_cert_chain_pem.bytes().decode()
+    )  # fmt: skip
+    ca, cert = certificates.path("ca"), certificates.path("mine")
+    volume.write(
+        breakers="providers:\n  up:\n    upstream: https://127.0.0.1:1\n"
+        f"    tls: {{ca: {ca}, cert: {cert}}}\n"
+    )
+    config = load(Path(volume.path()), environ={})
+    assert set(watchable(config)) == {volume.path(), ca, cert}
 
 
 def test_the_secrets_that_a_file_names_are_watched_and_forgotten(tmp_path):

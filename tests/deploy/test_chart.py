@@ -258,6 +258,33 @@ def test_f136_the_image_starts_without_a_shell(render):
         assert one["args"][0] == "serve"
 
 
+@pytest.mark.parametrize("way", [DEPLOYMENT, {"injection": {"enabled": True}}])
+def test_the_state_outlives_the_container(render, way):
+    """A container that is started again in its pod finds the file; nothing else is writable."""
+    file = "/var/lib/breaker-sidecar/state.json"
+    found = render({"config": {**CONFIG, "state_file": file}, **way})
+    validate(found, OLDEST, NEWEST)
+    spec = {"containers": [{"name": "app", "image": "app"}], "automountServiceAccountToken": False}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": spec}
+    made = [mutate(policy, pod)["spec"] for policy in kind(found, "MutatingAdmissionPolicy")]
+    for one in [*pods(found), *made]:
+        sidecar_is_sound(one)
+        mounts = {mount["name"]: mount for mount in sidecar_of(one)["volumeMounts"]}
+        assert mounts["breaker-sidecar-state"]["mountPath"] == "/var/lib/breaker-sidecar"
+        assert {"name": "breaker-sidecar-state", "emptyDir": {}} in one["volumes"]
+    without = pod_of(render(DEPLOYMENT))
+    assert "breaker-sidecar-state" not in json.dumps(without)
+
+
+def test_a_secret_of_the_agent_s_own_is_its_own(render):
+    values = _deployment(
+        OWNED,
+        volumes=[{"name": "owned", "secret": {"secretName": "another"}}],
+        agent={**AGENT, "envFrom": [{"secretRef": {"name": "keys"}}]},
+    )
+    sidecar_is_sound(pod_of(render(values)))
+
+
 def test_what_the_agent_sets_itself_stands_above(render):
     values = {
         "workload": {
@@ -272,6 +299,13 @@ def test_what_the_agent_sets_itself_stands_above(render):
 
 # -- what it refuses --------------------------------------------------------------------------
 
+OWNED = {"secrets": [{"name": "admin", "secretName": "owned"}]}
+
+
+def _deployment(values=None, **more):
+    return {**(values or {}), "workload": {"kind": "Deployment", "agent": AGENT, **more}}
+
+
 MISSPELT = [
     ({"imgae": {}}, "imgae"),
     ({"image": {"repositry": "x"}}, "repositry"),
@@ -282,6 +316,10 @@ MISSPELT = [
     ({"secrets": [{"name": "a", "secret": "b"}]}, "secret"),
     ({"networkPolicy": {"enabled": True, "ports": [1]}}, "ports"),
     ({"env": [{"name": "A", "vaule": "x"}]}, "vaule"),
+    # Text, into which no schema looks.
+    ({"config": "admin: {mutations: false}\nlisen: 1\nproviders: {a: {upstream: 'https://x'}}"}, "config.lisen: no such key; there are admin, "),
+    ({"config": "admin: {mutations: false}\nproviders: {a: {upstream: 'https://x', breaker: {open_fro: 1s}}}"}, "config.providers.a.breaker.open_fro"),
+    ({"config": "admin: {mutations: false}\ndefaults: {rules: [{name: x, wen: {}}]}\nproviders: {a: {upstream: 'https://x'}}"}, "config.defaults.rules[0].wen"),
 ]  # fmt: skip
 MISTYPED = [
     ({"mode": "side"}, "native"),
@@ -301,6 +339,29 @@ MISTYPED = [
     ({"config": {"providers": {"a": {"upstream": "https://x", "mode": False}}}}, "mode"),
     ({"injection": {"namespaces": ["a", "a"]}}, "/injection/namespaces"),
     ({"networkPolicy": {"agentPorts": [0]}}, "agentPorts"),
+    ({"networkPolicy": {"agentPorts": ["not a port"]}}, "agentPorts"),
+    ({"image": None}, "missing property 'image'"),
+    ({"workload": {"agent": {"image": None}}}, "missing property 'image'"),
+    ({"mode": None}, "missing property 'mode'"),
+    ({"resources": {"requests": {"cpu": "lots"}}}, "/resources/requests/cpu"),
+    ({"securityContext": {"runAsUser": 0}}, "/securityContext/runAsUser"),
+    ({"securityContext": {"runAsNonRoot": False}}, "/securityContext/runAsNonRoot"),
+    ({"securityContext": {"privileged": True}}, "/securityContext/privileged"),
+    ({"securityContext": {"readOnlyRootFilesystem": False}}, "/securityContext/readOnly"),
+    ({"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}}, "/securityContext/capabilities"),
+    ({"probes": {"liveness": {"periodSeconds": 0}}}, "/probes/liveness/periodSeconds"),
+    ({"probes": {"host": "no host"}}, "/probes/host"),
+    ({"podMonitor": {"interval": "soon"}}, "/podMonitor/interval"),
+    ({"secrets": [{"name": "a", "secretName": "Not A Name"}]}, "/secrets/0/secretName"),
+    ({"agentEnv": {"no name": "x"}}, "'no name' does not match"),
+    ({"config": {"providers": {"a": {"upstream": "https://x", "dialect": "opnai"}}}}, "'openai'"),
+    ({"config": {"providers": {"a": {"upstream": "ftp://x"}}}}, "/config/providers/a/upstream"),
+    ({"config": {"providers": {"a": {"upstream": "https://x", "env": {"no name": ""}}}}}, "'no name' does not match"),
+    ({"config": {"providers": {"a": {"upstream": "https://x", "env": {"X_URL": "v1"}}}}}, "X_URL"),
+    ({"config": "hello"}, "a mapping is needed"),
+    ({"config": "- a"}, "a mapping is needed"),
+    ({"config": "admin: {mutations: false}\nproviders: {a: {upstream: 'ftp://x'}}"}, "config.providers.a.upstream"),
+    ({"config": "admin: {mutations: false}\nproviders: {a: }"}, "config.providers.a.upstream"),
 ]  # fmt: skip
 IMPOSSIBLE = [
     ({"config": CONFIG, "existingConfigMap": "mine"}, "keep one of them"),
@@ -329,6 +390,28 @@ IMPOSSIBLE = [
     ({"networkPolicy": {"enabled": True}, **DEPLOYMENT}, "networkPolicy.agentPorts"),
     ({"networkPolicy": {"enabled": True, "agentPorts": []}}, "networkPolicy.podLabels"),
     ({"podMonitor": {"enabled": True}}, "podMonitor"),
+    ({"env": [{"name": "BREAKER_SIDECAR_LISTEN", "value": "0.0.0.0:7600"}]}, "BREAKER_SIDECAR_LISTEN is set by the chart"),
+    ({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}, "A stands twice"),
+    ({"env": [{"name": "A", "value": "1", "valueFrom": {}}, {"name": "B", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}, "B has both"),
+    ({"env": [{"name": "OPENAI_API_KEY", "value": "sk-1"}]}, "OPENAI_API_KEY is a secret by its name"),
+    ({"probes": {"host": "127.0.0.1"}}, "the kubelet dials the pod's address"),
+    ({"probes": {"host": "[::1]"}}, "the kubelet dials the pod's address"),
+    ({"config": {**CONFIG, "state_file": "/tmp/state.json"}}, "/var/lib/breaker-sidecar/state.json"),
+    ({"config": {**CONFIG, "state_file": "/var/lib/breaker-sidecar/../x"}}, "/var/lib/breaker-sidecar/state.json"),
+    ({"config": {**CONFIG, "providers": {name: {"upstream": "https://x", "env": {"X_URL": ""}} for name in "ab"}}}, "config.providers.b.env.X_URL: a has this variable too"),
+    (_deployment(podLabels={"app.kubernetes.io/name": "x"}), "workload.podLabels"),
+    (_deployment(volumes=[{"name": "breaker-sidecar-config", "emptyDir": {}}]), "the sidecar's own volumes"),
+    (_deployment(initContainers=[{"name": "breaker-sidecar", "image": "x"}]), "choose another name"),
+    (_deployment(initContainers=[{"name": "agent", "image": "x"}]), "choose another name"),
+    # Who could read the token could steer its own breakers.
+    (_deployment(agent={**AGENT, "volumeMounts": [{"name": "breaker-sidecar-secret-admin", "mountPath": "/x"}]}), "of the sidecar alone"),
+    (_deployment(OWNED, volumes=[{"name": "x", "secret": {"secretName": "owned"}}]), "reads secret owned"),
+    (_deployment(OWNED, volumes=[{"name": "x", "projected": {"sources": [{"secret": {"name": "owned"}}]}}]), "reads secret owned"),
+    (_deployment(OWNED, agent={**AGENT, "envFrom": [{"secretRef": {"name": "owned"}}]}), "reads secret owned"),
+    (_deployment(OWNED, initContainers=[{"name": "first", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "owned", "key": "k"}}}]}]), "reads secret owned"),
+    (_deployment(terminationGracePeriodSeconds=5), "may take 20 s to end"),
+    (_deployment({"mode": "classic", "preStopSeconds": 60}), "may take 80 s to end"),
+    (_deployment({"config": {**CONFIG, "drain": {"delay": "1500ms", "timeout": "10m"}}}), "may take 602 s to end"),
 ]  # fmt: skip
 
 
@@ -594,7 +677,7 @@ some_values = st.fixed_dictionaries(
         "ports": st.fixed_dictionaries({"listen": ports, "admin": ports, "probe": ports}),
         "preStopSeconds": st.integers(0, 60),
         "nameOverride": names,
-        "env": st.lists(st.fixed_dictionaries({"name": names, "value": texts}), max_size=2),
+        "env": st.lists(st.fixed_dictionaries({"name": st.from_regex(r"[A-Z][A-Z_]{0,8}", fullmatch=True), "value": texts}), max_size=2),
         "secrets": st.lists(st.fixed_dictionaries({"name": names, "secretName": names}), max_size=2),
         "workload": st.fixed_dictionaries(
             {"kind": st.sampled_from(["none", "Deployment", "Job"]), "agent": st.just(AGENT)},

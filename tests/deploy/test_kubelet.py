@@ -196,6 +196,8 @@ async def test_a_bad_edit_leaves_the_old_and_says_so(sidecar, upstream):
     assert (now["generation"], now["hash"]) == (before["generation"], before["hash"])
     assert "providers.up.upstream" in now["error"]
     assert "ftp" not in (await admin(one, "/readyz")).body.decode()
+    told = (await admin(one, "/metrics")).body
+    assert b"breaker_sidecar_config_last_reload_successful 0\n" in told
     assert (await call(one.port, "/up/x")).status == 200
     # It is said once, and the next good edit is taken.
     one.write(providers={"up": base(upstream.url, mode="observe")})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
+import itertools
 import json
 import os
 import re
@@ -12,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +29,7 @@ from tests.conftest import need
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "systemd"
+SANDBOX = Path(__file__).with_name("sandbox.py")
 HANG = 20
 CREDENTIALS = struct.Struct("iII")
 
@@ -60,7 +64,7 @@ def manager(tmp_path):
 
 
 class Started:
-    def __init__(self, folder, environ, providers=None, *, handed=(), top=None):
+    def __init__(self, folder, environ, providers=None, *, handed=(), top=None, within=()):
         self.config = folder / "breakers.yaml"
         self.document = {
             "listen": "127.0.0.1:0",
@@ -73,6 +77,7 @@ class Started:
         self.log = folder / "log"
         command = [sys.executable, "-W", "error", "-m", "sidecar", "serve"]
         command += ["--config", str(self.config), "--log-format", "json"]
+        command = [*within, *command]
         environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environ}
         if handed:
             # Only the process itself can say its number, as a manager does between fork and exec.
@@ -223,6 +228,41 @@ async def test_f140_no_ping_while_the_loop_is_stuck():
     assert after >= 5
 
 
+def test_f140_load_delays_no_ping(manager, start, tmp_path):
+    """As many calls as the machine can make: the loop that serves them pings in time."""
+    period = 3.0
+    usec = str(int(period * 1e6))
+    started = start({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": usec})
+    manager.next("READY")
+    host, _, port = started.listening()["listen"][0].rpartition(":")
+    over = threading.Event()
+    calls = [0] * 4
+
+    def call(number):
+        with socket.create_connection((host, int(port)), timeout=HANG) as caller:
+            while not over.is_set():
+                # Eight at a time, so that the daemon is never the one who waits.
+                caller.sendall(b"GET /nobody/x HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8)
+                seen = b""
+                while seen.count(b"HTTP/1.1 404") < 8:
+                    seen += caller.recv(65536)
+                calls[number] += 8
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    came = [time.monotonic()]
+    while came[-1] - came[0] < period:
+        manager.next("WATCHDOG")
+        came.append(time.monotonic())
+    over.set()
+    for thread in threads:
+        thread.join(HANG)
+    assert max(later - before for before, later in itertools.pairwise(came)) < period
+    assert len(came) > 3
+    assert sum(calls) > 100
+
+
 class _To:
     """A socket that sends to its pair, whatever the address."""
 
@@ -363,6 +403,96 @@ def test_f146_the_sandbox(analyze, unit):
     score = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
     assert score
     assert float(score[1]) <= 1.5
+
+
+class Upstream(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_f146_the_daemon_lives_in_the_sandbox(manager, start, tmp_path):
+    """Under the unit's own filter of system calls and without memory that becomes code."""
+    if why := sandbox_missing():
+        need(f"the sandbox of the unit cannot be set up here: {why}")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    unit = UNITS / "breaker-sidecar.service"
+    local = ["127.0.0.1:0", "[::1]:0"] if socket.has_ipv6 else ["127.0.0.1:0"]
+    started = start(
+        {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "900000"},
+        providers={"up": {"upstream": f"http://localhost:{server.server_port}"}},
+        top={"listen": local, "state_file": str(tmp_path / "state.json")},
+        within=[sys.executable, str(SANDBOX), str(unit)],
+    )
+    manager.next("READY")
+    confined = Path(f"/proc/{started.process.pid}/status").read_text()
+    assert re.search(r"^Seccomp:\s+2$", confined, re.MULTILINE)
+    addresses = started.listening()
+    assert len(addresses["listen"]) == len(local)
+    for address in addresses["listen"]:
+        # By a name, which takes a thread and a resolver.
+        with urllib.request.urlopen(f"http://{address}/up/x", timeout=HANG) as answer:
+            assert (answer.status, answer.read()) == (200, b"{}")
+    admin = addresses["admin"][0]
+    for path in ("/status", "/metrics", "/"):
+        with urllib.request.urlopen(f"http://{admin}{path}", timeout=HANG) as answer:
+            assert answer.status == 200
+    order = urllib.request.Request(
+        f"http://{admin}/breakers/up/open", b"{}", {"x-sidecar-admin": "1"}, method="POST"
+    )
+    urllib.request.urlopen(order, timeout=HANG).close()
+    assert json.loads((tmp_path / "state.json").read_text())
+    manager.next("WATCHDOG")
+    started.write(log={"level": "debug"})
+    started.process.send_signal(signal.SIGHUP)
+    manager.next("RELOADING")
+    assert "refused" not in manager.next("READY")["STATUS"]
+    started.process.send_signal(signal.SIGTERM)
+    assert started.process.wait(HANG) == 0
+    assert "Traceback" not in started.log.read_text()
+    server.shutdown()
+    server.server_close()
+
+
+def sandbox_missing():
+    """Why not; empty where the kernel and the libraries have what it takes."""
+    if shutil.which("systemd-analyze") is None:
+        return "systemd-analyze is not installed"
+    unit = str(UNITS / "breaker-sidecar.service")
+    tried = subprocess.run(
+        [sys.executable, str(SANDBOX), unit, sys.executable, "-c", "print()"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return tried.stderr.strip().rpartition("\n")[2]
+
+
+def test_the_sandbox_of_the_test_is_one():
+    """What the unit forbids is refused in it, or the test above would prove nothing."""
+    if why := sandbox_missing():
+        need(f"the sandbox of the unit cannot be set up here: {why}")
+    acts = ["os.sched_setaffinity(0, {0})", "os.chroot('/')"]
+    if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 3):
+        acts.append("mmap.mmap(-1, 4096, prot=7)")
+    code = (
+        "import mmap, os\n"
+        f"for act in ({''.join(f'lambda: {act}, ' for act in acts)}):\n"
+        "    try:\n"
+        "        act()\n"
+        "    except PermissionError:\n"
+        "        print('refused')\n"
+    )
+    unit = str(UNITS / "breaker-sidecar.service")
+    done = subprocess.run(
+        [sys.executable, str(SANDBOX), unit, sys.executable, "-c", code],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["refused"] * len(acts), done.stderr
 
 
 @pytest.mark.parametrize("name", ["breaker-sidecar.service", "breaker-sidecar@.service"])

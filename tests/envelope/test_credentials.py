@@ -37,6 +37,13 @@ def secrets_of(*pairs, target="/up/v1/x"):
         ("DD-Application-Key", SECRET),
         ("X-Figma-Token", SECRET),
         ("X-Auth", SECRET),
+        ("X-Hub-Signature-256", f"sha256={SECRET}"),
+        ("X-JWT-Assertion", SECRET),
+        ("Authorization", f"key={SECRET}"),
+        ("Authorization", f"Bearer:{SECRET}"),
+        ("Authorization", f"SharedKey account:{SECRET}"),
+        ("Authorization", f"SharedAccessSignature sr=x&sig={SECRET}&se=1"),
+        ("Sec-WebSocket-Protocol", f"token, {SECRET}"),
     ],
 )
 def test_headers(pair):
@@ -66,6 +73,36 @@ def test_what_the_dialect_knows_to_be_secret_in_a_path():
     assert not request_secrets([], target)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"user": "me", "password": "{SECRET}"}}',
+        f'{{"a": {{"apiToken" : "{SECRET}"}}}}',
+        f'[{{"client_secret":"{SECRET}"}}]',
+        f"grant_type=client_credentials&client_secret={SECRET}",
+        f"password={SECRET.replace('h', '%68')}&x=1",
+    ],
+)
+def test_what_the_body_names_as_a_secret(body):
+    assert SECRET in request_secrets([], "/", body=body.encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"=",
+        b'{"model": "gpt-4o-mini", "key": "PROJ-12345678", "code": "print(12345678)"}',
+        b'{"messages": [{"content": "{\\"password\\": \\"hunter2hunter2\\"}"}]}',
+        b"page_token=abcdefgh&model=gpt-4o-mini",
+        b'{"password": "\xff\xff\xff\xff\xff\xff\xff\xff"}',
+        b'{"password": "unfinished',
+    ],
+)
+def test_what_a_body_does_not_name_as_one(body):
+    assert request_secrets([], "/", body=body) == ()
+
+
 def test_what_is_no_secret_is_not_taken_for_one():
     assert not secrets_of(
         ("Host", "api.example.com"),
@@ -74,6 +111,7 @@ def test_what_is_no_secret_is_not_taken_for_one():
         ("Content-Type", "application/json"),
         ("Authorization", "Bearer short"),
         ("Cookie", "theme=dark"),
+        ("Sec-WebSocket-Protocol", "graphql-transport-ws, openai-beta"),
         target="/up/v1/files/file-abc123DEF456ghi789?model=gpt-4o-mini&page=12345678",
     )
 
@@ -191,7 +229,22 @@ def test_a_good_answer_asks_for_no_secrets():
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a=", ";", "&", "/", "%41", "&a=bbbbbbbb", "/hooks/", "A1", "key=aaaaaaaa;", "é"]
+    "piece",
+    [
+        "a",
+        "a=",
+        ";",
+        "&",
+        "/",
+        "%41",
+        "&a=bbbbbbbb",
+        "/hooks/",
+        "A1",
+        "key=aaaaaaaa;",
+        "é",
+        '"a":"',
+        '"token":"\\"',
+    ],
 )
 def test_a_hostile_request_takes_linear_time(piece):
     """The limit only tells a hang: quadratic work takes minutes here."""
@@ -199,6 +252,8 @@ def test_a_hostile_request_takes_linear_time(piece):
     raw = text.encode()
     began = time.perf_counter()
     found = request_secrets([(b"authorization", raw), (b"cookie", raw)], f"/{text}?{text}")
+    for start in (b"{", b"a=", b'{"password":"', b"[\\"):
+        request_secrets([], "/", body=start + raw)
     redactor = Redactor(found)
     redactor.text(text)
     redactor.cut_text(text[1:] + "b" + text[:4096])

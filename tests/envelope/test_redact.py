@@ -8,11 +8,12 @@ import pytest
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.dialects import NAMES, get
 from sidecar.envelope.http import classify
+from sidecar.envelope.key_shapes import HIDDEN
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.redact import (
-    HIDDEN,
     is_secret_header,
     is_secret_name,
+    is_secret_parameter,
     looks_secret,
     path_segments,
     redact_headers,
@@ -69,6 +70,20 @@ SECRET = "hunter2hunter2hunter2"
         "https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/{}",
         "https://discord.com/api/webhooks/123456789/{}",
         "https://api.telegram.org/bot123456789:{}/getMe",
+        # As pages, queries, and JSON within JSON within JSON spell it.
+        "<pre>{{&quot;password&quot;: &quot;{}&quot;}}</pre>",
+        "<pre>{{&#34;clientSecret&#34;:&#34;{}&#34;, &#34;a&#34;: 1}}</pre>",
+        "&#x27;api_token&#x27;: &#x27;{}&#x27;",
+        '"{{\\u0022passphrase\\u0022: \\u0022{}\\u0022}}"',
+        '"{{\\\\\\"secret\\\\\\": \\\\\\"{}\\\\\\"}}"',
+        "%7B%22api_key%22%3A%22{}%22%7D",
+        "grant_type%3Dx%26client_secret%3D{}",
+        '{{"bot_token": "{}"}}',
+        '{{"auth_key": "{}", "credentials": "{}"}}',
+        '{{"signingKey": "{}"}}',
+        '{{"jwt": "{}"}}',
+        '{{\\"auth\\": \\"{}\\"}}',
+        "client_assertion={}&code_verifier={}",
     ],
 )
 def test_secrets_are_hidden(text):
@@ -89,6 +104,11 @@ def test_secrets_are_hidden(text):
         "You can find your API key at https://platform.example/account/api-keys.",
         "a cookie: what is that?",
         "no such file: file-abc123DEF456ghi789jkl0",
+        "The model xai-grok-4-fast-reasoning-latest does not exist",
+        "hf-internal-testing/tiny-random-LlamaForCausalLM is not served",
+        "jina-embeddings-v2-base-en-2024 and fw-llama-v3-70b-instruct are gone",
+        '{"auth": "required", "next_page_token": "abc"}',
+        "&quot;model&quot;: &quot;gpt-x&quot; is &lt;unknown&gt;, key not read",
     ],
 )
 def test_everything_else_stays(text):
@@ -144,6 +164,9 @@ def test_headers():
         ("/a;jsessionid=1A2B/x?k%65y=abc&b=1", "/a;jsessionid=[redacted]/x?k%65y=[redacted]&b=1"),
         ("/x?appid=abc", "/x?appid=[redacted]"),
         ("/x?q=sk-abcdef123456", "/x?q=[redacted]"),
+        ("/v1/token/abcdefgh1", "/v1/token/[redacted]"),
+        ("/v1/api-key/abcdefgh1/x", "/v1/api-key/[redacted]/x"),
+        ("/v1/token/exchange", "/v1/token/exchange"),
     ],
 )
 def test_targets(target, shown):
@@ -269,11 +292,24 @@ def test_a_name_that_is_a_key_of_the_same_request_is_hidden():
 
 
 def test_names_of_parameters_and_headers():
-    for name in ("key", "api_key", "apiKey", "client_secret", "X-Amz-Signature", "k%65y", "appid"):
-        assert is_secret_name(name), name
-    for name in ("page", "page_token_count", "monkey", "alt", "model"):
-        assert not is_secret_name(name), name
-    for name in ("Authorization", "X-Auth", "x-api-key", "token", "Cookie"):
+    for name in (
+        "key", "api_key", "apiKey", "client_secret", "X-Amz-Signature", "k%65y", "appid", "api_token",
+        "apiToken", "auth_key", "private_token", "licenseKey", "inviteToken", "sessionId", "hmac",
+        "code_verifier",
+    ):  # fmt: skip
+        assert is_secret_parameter(name), name
+    for name in (
+        "page", "page_token_count", "monkey", "alt", "model", "pageToken", "next_page_token",
+        "idempotency_key", "tokens", "max_tokens",
+    ):  # fmt: skip
+        assert not is_secret_parameter(name), name
+    for name in ("users_email_key", "row_token", "sign"):
+        assert is_secret_parameter(name) is (name != "row_token"), name
+        assert not is_secret_name(name), f"a column of a database: {name}"
+    for name in (
+        "Authorization", "X-Auth", "x-api-key", "token", "Cookie", "X-Hub-Signature-256", "DPoP",
+        "X-JWT-Assertion", "X-SecretKey",
+    ):  # fmt: skip
         assert is_secret_header(name), name
     for name in ("x-ratelimit-remaining-tokens", "date", "x-request-id"):
         assert not is_secret_header(name), name
@@ -294,7 +330,8 @@ def test_an_envelope_holds_no_secret():
 PIECES = [
     "sk-", "a.", "eyJ-", "-eyJa", "eyJaaaaaaaa.", '"', '\\"', "<", "api_", "://", 'password:"',
     "token=", "bearer ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "-----END ", "AKIA",
-    "&x-amz-", "signature = ", "A1a", "%6b", "bot1234:", "/hooks/", "services/TAAAAA/", ":AA",
+    "&x-amz-", "signature = ", "&quot;", "password&quot;:&quot;", "\\u0022", "%22", "secret%3d%22",
+    "\\\\\\", 'jwt":"', "MTk4NjIyNDgzNDcxOTI1MjQ4.", "pata", "gl", "tvly-", "A1a", "%6b", "bot1234:", "/hooks/", "services/TAAAAA/", ":AA",
     "SG.aaaaaaaaaaaaaaaa", "npm_", "token: a1", "password '", "a/b@//", "a/",
     "cookie: a=b; ", "api key provided ", "http://a:", "&key=aaaaaaaa", "pwd='", '"token":"', " ",
 ]  # fmt: skip
@@ -315,6 +352,7 @@ HANG = 10.0
         shown_name,
         looks_secret,
         is_secret_name,
+        is_secret_parameter,
         is_secret_header,
         lambda text: redact_target(f"/?{text}"),
         lambda text: list(path_segments(f"/hooks/{text}")),
@@ -352,6 +390,25 @@ def test_what_stands_in_a_clean_body_is_not_searched_again():
     assert HIDDEN in redactor.text("sk-abcdef123456")
     assert HIDDEN in redactor.whole("it was opensesame1")
     assert HIDDEN in redactor.text("opensesame1")
+
+
+A40 = "a1B2c3D4e5F6g7H8i9J0" * 2
+HEX = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"tvly-dev-{A40}", f"ntn_{A40}", f"secret_{A40}", f"lin_api_{A40}", f"pcsk_{A40}",
+        f"jina_{A40}", f"figd_{A40}", f"sbp_{HEX}", f"glsa_{A40}_0123abcd", f"phx_{A40}",
+        f"dckr_pat_{A40}", f"glptt-{HEX}", f"shpat_{HEX}", f"dapi{HEX}", f"lsv2_pt_{HEX}_0123abcd",
+        f"hvs.{A40}", f"dp.pt.{A40}", f"ATATT3xFfGF0{A40}=0123ABCD", f"key-{HEX}", f"fc-{HEX}",
+        f"SK{HEX}", f"GOCSPX-{A40}", f"pat{A40[:14]}.{HEX}", f"xkeysib-{HEX}-{A40}", f"EAA{A40}",
+        f"MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.{A40[:27]}", f"IQoJb3JpZ2luX2Vj{A40}", f"re_{A40[:8]}_{A40}",
+    ],
+)  # fmt: skip
+def test_keys_of_known_shapes_are_hidden_without_a_name(key):
+    assert redact_text(f"with {key} it was refused") == f"with {HIDDEN} it was refused"
 
 
 @pytest.mark.parametrize("name", sorted(name for name in NAMES if get(name).secret_paths))

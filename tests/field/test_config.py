@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from msgspec import inspect
 
+from sidecar.cli import main
+from sidecar.config import schema
 from sidecar.config.load import load
 from sidecar.config.problems import ConfigError
+from sidecar.config.suggest import struct_fields, unwrap
 from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import Upstream, answer, says
 
@@ -25,6 +31,8 @@ from .scene import (
     trip,
     until,
 )
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 BAD_FILES: dict[str, str | bytes | None] = {
     "syntax": "providers: {up: [\n",
@@ -191,17 +199,99 @@ def test_f125_a_misspelt_key_is_never_ignored(tmp_path, text, hint) -> None:
     assert all(str(problem).startswith(f"{file}:") for problem in caught.value.problems)
 
 
-@pytest.mark.parametrize("value", ["-1", "1e308", ".nan", ".inf", "true"])
 @pytest.mark.parametrize(
-    "key",
-    ["consecutive_failures", "window", "minimum_calls", "failure_ratio", "open_for", "open_max",
-     "jitter", "probes", "successes", "repeat_window"],
+    ("value", "good"),
+    [("5", True), ("5s", True), ("500ms", True), ("0.5", True), ("1m30s", False), ("5 sec", False),
+     ("'5'", False), ("yes", False), ("on", False), ("5S", False), ("", True)],
 )  # fmt: skip
-def test_f126_no_number_turns_protection_off(tmp_path, key, value) -> None:
+def test_f125_durations_are_strict_and_check_says_the_same(tmp_path, capsys, value, good) -> None:
+    _the_same(tmp_path, capsys, f"breaker: {{open_for: {value}}}", good=good)
+
+
+@pytest.mark.parametrize(
+    ("value", "good"),
+    [("true", True), ("false", True), ("yes", False), ("on", False), ("'true'", False),
+     ("1", False)],
+)  # fmt: skip
+def test_f125_booleans_are_two(tmp_path, capsys, value, good) -> None:
+    _the_same(tmp_path, capsys, f"breaker: {{fail_fast: {value}}}", good=good)
+
+
+def _the_same(tmp_path, capsys, section: str, *, good: bool) -> None:
     file = tmp_path / "breakers.yaml"
-    file.write_text(f"providers: {{up: {{upstream: 'http://x', breaker: {{{key}: {value}}}}}}}\n")
-    with pytest.raises(ConfigError):
+    file.write_text(f"providers: {{up: {{upstream: 'http://x', {section}}}}}\n")
+    try:
         load(file, environ={})
+    except ConfigError as error:
+        problems = [str(problem) for problem in error.problems]
+    else:
+        problems = []
+    assert bool(problems) is not good
+    code = main(["check", "--config", str(file)])
+    assert code == (0 if good else 78)
+    told = capsys.readouterr()
+    assert all(problem in told.out + told.err for problem in problems)
+
+
+def _numbers(section: type, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every numeric setting of a section, with what the reference says of it."""
+    for name, field in struct_fields(section).items():
+        kind = unwrap(field.type)
+        if isinstance(kind, inspect.StructType):
+            yield from _numbers(kind.cls, f"{path}{name}.")
+        elif isinstance(kind, inspect.IntType | inspect.FloatType):
+            yield path + name, name
+
+
+def _with(key: str, value: str, upstream: str = "http://x") -> str:
+    *sections, last = key.split(".")
+    opened = "".join(f"{name}: {{" for name in sections)
+    text = f"{opened}{last}: {value}{'}' * len(sections)}"
+    provider = f"providers: {{up: {{upstream: '{upstream}'"
+    if key.startswith("drain."):
+        return f"{text}\n{provider}}}}}\n"
+    return f"{provider}, {text}}}}}\n"
+
+
+NUMBERS = dict([*_numbers(schema.ProviderSection), *_numbers(schema.Drain, "drain.")])
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_f126_no_number_turns_protection_off(tmp_path, key) -> None:
+    file = tmp_path / "breakers.yaml"
+    for value in ("-1", "1e308", ".nan", ".inf", "true"):
+        file.write_text(_with(key, value))
+        with pytest.raises(ConfigError):
+            load(file, environ={})
+    # 0 is legal where the reference says what it means, and nowhere else.
+    rows = (DOCS / "configuration.md").read_text().splitlines()
+    means = any(row.startswith(f"| `{NUMBERS[key]}` |") and "0 = " in row for row in rows)
+    file.write_text(_with(key, "0"))
+    try:
+        load(file, environ={})
+    except ConfigError:
+        assert not means
+    else:
+        assert means, key
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+async def test_f126_a_tiny_number_is_no_fault_at_run_time(start, upstream, log, key) -> None:
+    running = await start({"up": base(upstream.url)})
+    file = running.daemon._options.config
+    head = "listen: 127.0.0.1:0\nadmin: {listen: '127.0.0.1:0'}\n"
+    file.write_text(head + _with(key, "0.0001", upstream.url))
+    if (await running.daemon.reload()).problems:
+        return
+    for n in range(3):
+        upstream.script = says(error(500))
+        await ask(running, n=n)
+        upstream.script = says(answer(429, b"{}", (b"Retry-After", b"0.01")))
+        await ask(running, n=n)
+        upstream.script = says(OK)
+        await ask(running, n=n)
+    assert (await admin(running, "/status")).status == 200
+    assert not log.lines("fault")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ from .scene import (
     until,
 )
 
+PROMPTLY = 2.0
+"""Seconds within which a stop during the start is over, F132's own figure."""
+
 MOMENTS = [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2]
 
 
@@ -36,21 +39,19 @@ MOMENTS = [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2]
 async def test_f132_f136_a_stop_during_the_start(tmp_path, wrapped) -> None:
     """At every moment of the start, directly and behind a shell that hands itself over."""
     command = ["sh", "-c", 'exec "$@"', "sh", *START] if wrapped else START
-    started = []
-    for n, moment in enumerate(MOMENTS):
-        # A name that does not resolve must hold up neither the start nor the stop.
-        providers = {"up": base("http://no-such-host.invalid")}
-        one = Process(tmp_path / f"{n}", providers, command=command)
-        started.append((moment, one))
+    # A name that does not resolve must hold up neither the start nor the stop.
+    providers = {"up": base("http://no-such-host.invalid")}
+    few = asyncio.Semaphore(3)
 
-    async def stopped(moment: float, one: Process) -> tuple[int, str]:
-        # The moment itself is what is tested.
-        await asyncio.sleep(moment)
-        one.signal(signal.SIGTERM)
-        code = await one.exit_code()
-        return code, one.log.read_text()
+    async def stopped(n: int, moment: float) -> tuple[int, str]:
+        async with few:
+            one = Process(tmp_path / f"{n}", providers, command=command)
+            # The moment itself is what is tested.
+            await asyncio.sleep(moment)
+            one.signal(signal.SIGTERM)
+            return await one.exit_code(PROMPTLY), one.log.read_text()
 
-    found = await asyncio.gather(*(stopped(moment, one) for moment, one in started))
+    found = await asyncio.gather(*(stopped(n, moment) for n, moment in enumerate(MOMENTS)))
     for moment, (code, text) in zip(MOMENTS, found, strict=True):
         # Before any line of ours ran, the signal's own default ends the interpreter.
         assert code in (0, -signal.SIGTERM), (moment, text)

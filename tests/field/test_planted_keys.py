@@ -7,6 +7,7 @@ then everything that was logged, exported, shown and stored is searched for them
 from __future__ import annotations
 
 import base64
+import html
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from .scene import JSON, STREAM_HEAD, admin, base, chunk, until
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwbGFudGVkLWp3dC0wMDAxIn0.c2lnbmF0dXJlLXBsYW50ZWQtMDAwMQ"
 PEM = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjPLANTED0018"
+
+FORM = ("Content-Type", "application/x-www-form-urlencoded")
 
 Kind = dict[str, Any]
 KINDS: dict[str, tuple[str, Kind]] = {
@@ -49,6 +52,13 @@ KINDS: dict[str, tuple[str, Kind]] = {
         PEM,
         {"body": {"m": "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"}},
     ),
+    "parameter of another name": ("planted0023-api-token", {"query": "api_token={}"}),
+    "header of another name": ("planted0024signature", {"headers": [("X-Signature", "{}")]}),
+    "scheme of its own": ("planted0025AbCdEfGh", {"headers": [("Authorization", "key={}")]}),
+    "subprotocol": ("planted0026abcdef0123", {"headers": [("Sec-WebSocket-Protocol", "token, {}")]}),
+    "bot token in the body": ("planted0027-bot", {"body": {"model": "m", "botToken": "{}"}}),
+    "form": ("planted0028-client", {"form": "grant_type=x&client_secret={}"}),
+    "token in the path": ("planted0029word", {"path": "/v1/token/{}"}),
     "a key as the model": ("sk-planted0020AsAModelName", {"body": {"model": "{}"}}),
     "a key as the id": ("sk-planted0021AsAnId", {"headers": [("x-correlation-id", "{}")]}),
     "configured": ("planted0022-from-the-file", {}),
@@ -68,6 +78,9 @@ def _request(kind: Kind, secret: str, host_path: str = "/v1/chat/completions") -
     path = kind.get("path", host_path).format(secret)
     query = kind.get("query")
     target = f"/up{path}" + (f"?{query.format(quote(secret))}" if query else "")
+    if form := kind.get("form"):
+        body = form.format(secret).encode()
+        return request(target, "POST", body, FORM, *headers), target
     body = json.dumps(kind.get("body", {"model": "m"})).replace("{}", secret).encode()
     return request(target, "POST", body, JSON, *headers), target
 
@@ -88,7 +101,7 @@ async def test_planted_keys_are_found_nowhere(
             )
         }
     )
-    shapes = 4
+    shapes = 6
 
     async def echo(visit: Visit) -> None:
         """Quotes everything it was sent: in a message, a code, a stream, as text."""
@@ -100,14 +113,18 @@ async def test_planted_keys_are_found_nowhere(
             await visit.send(answer(401, json.dumps({"error": error}).encode()))
         elif turn == 1:
             secret = next((one for one in secrets.values() if one in told), "none")
-            # A password from a body is a word like any other, unless something names it.
-            code = "bad" if secret in body.decode() else secret
-            error = {"message": f"Incorrect API key provided: {secret}", "code": code}
+            error = {"message": f"It was {secret}, and that is wrong", "code": secret}
             await visit.send(answer(503, json.dumps({"error": error}).encode()))
         elif turn == 2:
             event = b"data: " + json.dumps({"error": {"message": told, "code": told}}).encode()
             first = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
             await visit.send(STREAM_HEAD, chunk(first + event + b"\n\n"), b"0\r\n\r\n")
+        elif turn == 3:
+            await visit.send(answer(502, html.escape(told).encode(), kind=b"text/html"))
+        elif turn == 4:
+            lines = enumerate(visit.request.head.splitlines())
+            heads = b"".join(b"X-Echo-%d: %b\r\n" % (n, line) for n, line in lines if line)
+            await visit.send(b"HTTP/1.1 429 No\r\nContent-Length: 2\r\n" + heads + b"\r\n{}")
         else:
             await visit.send(answer(500, told.encode(), kind=b"text/plain"))
 

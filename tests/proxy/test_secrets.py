@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -251,3 +252,22 @@ async def test_a_trace_of_zeros_is_no_id(upstream: Upstream, start: Start) -> No
         found = await call(running.port, "/up/v1/x", "GET", None, ("traceparent", traceparent))
         assert (found.get("x-correlation-id") == given) is wanted
         assert len(found.get("x-correlation-id") or "") == 32
+
+
+async def test_the_key_of_a_control_call(upstream: Upstream, start: Start, log: Lines) -> None:
+    """An agent may hold a breaker by the name of its model, whatever it takes for one."""
+    running = await start({"up": upstream.url})
+    for verb in ("open", "observe"):
+        path = f"/breakers/up%2F{MODEL_KEY}/{verb}"
+        found = await call(running.admin_port, path, "POST", None, ("x-sidecar-admin", "1"))
+        assert found.status == 200
+    shown = await everything_shown(running)
+    assert shown.count("up/[redacted]-") >= 1
+    assert not found_in(found.raw.decode() + shown + "".join(log.lines))
+    # It is the same breaker that calls of that name go through.
+    (key,) = [one for one in found_keys(shown) if "redacted" in one]
+    assert running.breaker(key).mode == "observe"
+
+
+def found_keys(shown: str) -> set[str]:
+    return set(re.findall(r'"(up/[^"]+)":', shown))

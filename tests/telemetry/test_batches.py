@@ -117,6 +117,33 @@ async def test_a_lasting_trouble_ends_and_is_told_once_a_minute(counts, caplog) 
     await one.close()
 
 
+async def test_a_collector_that_comes_and_goes_is_told_of_once_a_minute(counts, caplog) -> None:
+    caplog.set_level(logging.INFO, "sidecar")
+    one = make(Scripted(*[Sent("status 503", again=True), TAKEN] * 20), counts)
+    one.start()
+    for n in range(20):
+        one.put(b"%d" % n)
+        await settled(lambda n=n: counts[0]["traces"] == n + 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "telemetry.failing", "telemetry.recovered",
+    ]  # fmt: skip
+    await one.close()
+
+
+async def test_all_that_goes_to_one_collector_complains_as_one(counts, caplog) -> None:
+    caplog.set_level(logging.INFO, "sidecar")
+    shared = module.Complaints()
+    bad = [Sent("status 400")] * 3
+    lanes = [make(Scripted(*bad), counts, complaints=shared) for _ in range(3)]
+    for lane in lanes:
+        lane.start()
+        lane.put(b"x")
+    await settled(lambda: counts[1]["traces"] == 3)
+    assert [record.getMessage() for record in caplog.records] == ["telemetry.failing"]
+    for lane in lanes:
+        await lane.close()
+
+
 async def test_what_is_refused_for_good_is_not_sent_again(counts) -> None:
     sender = Scripted(Sent("status 400"))
     one = make(sender, counts)

@@ -22,6 +22,33 @@ mistake is told at once.
 {{- if not $config.providers }}
 {{- $errors = append $errors "config.providers is missing: name at least one upstream" }}
 {{- end }}
+{{- if kindIs "string" $v.config }}
+{{- $known := .Files.Get "files/keys.json" | fromJson }}
+{{- range splitList "\n" (include "breaker-sidecar.unknownKeys" (dict "value" $config "known" $known "path" "") | trim) }}
+{{- if . }}{{ $errors = append $errors . }}{{ end }}
+{{- end }}
+{{- end }}
+{{- range $name, $provider := $config.providers }}
+{{- $upstream := toString (($provider | default dict).upstream | default "") }}
+{{- if not (regexMatch "^(https?://|unix:/)|\\$\\{" $upstream) }}
+{{- $errors = append $errors (printf "config.providers.%s.upstream: an address is needed that starts with https://, http:// or unix:/" $name) }}
+{{- end }}
+{{- end }}
+{{- $leads := dict }}
+{{- range $name, $provider := $config.providers }}
+{{- range $variable, $_ := (($provider | default dict).env | default dict) }}
+{{- if hasKey $leads $variable }}
+{{- $errors = append $errors (printf "config.providers.%s.env.%s: %s has this variable too: keep one of them" $name $variable (get $leads $variable)) }}
+{{- end }}
+{{- $_ := set $leads $variable $name }}
+{{- end }}
+{{- end }}
+{{- with $config.state_file }}
+{{- $folder := include "breaker-sidecar.stateFolder" $ }}
+{{- if or (not (hasPrefix (printf "%s/" $folder) (toString .))) (contains "/" (trimPrefix (printf "%s/" $folder) (toString .))) }}
+{{- $errors = append $errors (printf "config.state_file is %s: nothing else is writable in the sidecar's container: name it %s/state.json" . $folder) }}
+{{- end }}
+{{- end }}
 {{- $admin := $config.admin | default dict }}
 {{- if and (not $admin.token_file) (ne (toString (get $admin "mutations")) "false") }}
 {{- $errors = append $errors "config.admin: the agent shares the sidecar's loopback, so it could steer its own breakers: set `mutations: false`, or `token_file: /run/secrets/NAME/…` with a secret in `secrets`" }}
@@ -37,6 +64,26 @@ mistake is told at once.
 {{- end }}
 {{- if (($config.probe | default dict).listen) }}
 {{- $errors = append $errors "config.probe.listen: it has no effect in a pod: leave it out and set `ports.probe` and `probes.host`" }}
+{{- end }}
+
+{{- $variables := dict }}
+{{- range $v.env }}
+{{- if has .name (list "BREAKER_SIDECAR_LISTEN" "BREAKER_SIDECAR_ADMIN" "BREAKER_SIDECAR_PROBE" "BREAKER_SIDECAR_CONFIG") }}
+{{- $errors = append $errors (printf "env: %s is set by the chart: leave it out and set `ports` and `probes.host`" .name) }}
+{{- end }}
+{{- if hasKey $variables .name }}
+{{- $errors = append $errors (printf "env: %s stands twice: keep one of them" .name) }}
+{{- end }}
+{{- $_ := set $variables .name true }}
+{{- if and .value .valueFrom }}
+{{- $errors = append $errors (printf "env: %s has both value and valueFrom: keep one of them" .name) }}
+{{- end }}
+{{- if and .value (regexMatch "(?i)(key|token|secret|password|credentials?)$" .name) }}
+{{- $errors = append $errors (printf "env: %s is a secret by its name, and values are no place for one: use `valueFrom: {secretKeyRef: …}`" .name) }}
+{{- end }}
+{{- end }}
+{{- if or (hasPrefix "127." $v.probes.host) (has $v.probes.host (list "localhost" "::1" "[::1]")) }}
+{{- $errors = append $errors (printf "probes.host is %s: the kubelet dials the pod's address, and nobody would answer there: use 0.0.0.0, or \"[::]\" with IPv6 alone" $v.probes.host) }}
 {{- end }}
 
 {{- $names := list }}
@@ -78,6 +125,55 @@ mistake is told at once.
 {{- end }}
 {{- if and (eq $w.kind "Job") (eq $v.mode "classic") }}
 {{- $errors = append $errors "workload.kind Job with mode classic would never be complete, since the sidecar does not end by itself: set `mode: native`" }}
+{{- end }}
+{{- range $label, $_ := $w.podLabels }}
+{{- if has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance") }}
+{{- $errors = append $errors (printf "workload.podLabels: %s is the label by which the %s finds its pods: leave it out, or set nameOverride" $label $w.kind) }}
+{{- end }}
+{{- end }}
+{{- range $w.volumes }}
+{{- if hasPrefix "breaker-sidecar-" (.name | default "" | toString) }}
+{{- $errors = append $errors (printf "workload.volumes: %s is a name of the sidecar's own volumes: choose another" .name) }}
+{{- end }}
+{{- end }}
+{{- range $w.initContainers }}
+{{- if has (.name | default "") (list "breaker-sidecar" "agent") }}
+{{- $errors = append $errors (printf "workload.initContainers: %s is a container of this pod already: choose another name" .name) }}
+{{- end }}
+{{- end }}
+{{- range $container := concat (list $w.agent) ($w.initContainers | default list) }}
+{{- range $container.volumeMounts }}
+{{- if hasPrefix "breaker-sidecar-" (.name | default "" | toString) }}
+{{- $errors = append $errors (printf "volumeMounts: %s is of the sidecar alone: use a volume of your own" .name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $read := list }}
+{{- range $w.volumes }}
+{{- $read = append $read ((.secret | default dict).secretName | default "") }}
+{{- range ((.projected | default dict).sources) }}
+{{- $read = append $read ((.secret | default dict).name | default "") }}
+{{- end }}
+{{- end }}
+{{- range $container := concat (list $w.agent) ($w.initContainers | default list) }}
+{{- range $container.env }}
+{{- $read = append $read (((.valueFrom | default dict).secretKeyRef | default dict).name | default "") }}
+{{- end }}
+{{- range $container.envFrom }}
+{{- $read = append $read ((.secretRef | default dict).name | default "") }}
+{{- end }}
+{{- end }}
+{{- range $v.secrets }}
+{{- if has .secretName $read }}
+{{- $errors = append $errors (printf "workload: a container of the agent's reads secret %s, which `secrets` gives to the sidecar alone: give it one of its own" .secretName) }}
+{{- end }}
+{{- end }}
+{{- $grace := int $w.terminationGracePeriodSeconds }}
+{{- $waits := ternary (int $v.preStopSeconds) 0 (eq $v.mode "classic") }}
+{{- $drain := $config.drain | default dict }}
+{{- $drains := add (include "breaker-sidecar.seconds" ($drain.delay | default "0s") | int) (include "breaker-sidecar.seconds" ($drain.timeout | default "20s") | int) }}
+{{- if and (not $v.existingConfigMap) (gt (int (add $waits $drains)) $grace) }}
+{{- $errors = append $errors (printf "workload.terminationGracePeriodSeconds is %d, and the sidecar may take %d s to end (preStopSeconds, drain.delay, drain.timeout): raise it, or lower those" $grace (int (add $waits $drains))) }}
 {{- end }}
 {{- $ours := include "breaker-sidecar.agentEnv" . | fromJson }}
 {{- $named := dict }}

@@ -20,6 +20,9 @@ it says, so that the agent gets the right variables and a mistake shows before a
 {{- else -}}
 {{- $config := include "breaker-sidecar.configText" . | fromYaml }}
 {{- if hasKey $config "Error" }}
+{{- if contains "into Go value of type map" $config.Error }}
+{{- fail "config: a mapping is needed, as in breakers.yaml, with `providers` in it" }}
+{{- end }}
 {{- fail (printf "config: this is no YAML: %s" $config.Error) }}
 {{- end }}
 {{- $config | toJson }}
@@ -53,4 +56,43 @@ upstream needs a variable that the sidecar does not have is disabled there.
 {{- end }}
 {{- end }}
 {{- $found | toJson }}
+{{- end }}
+
+{{/*
+The keys of a text that breakers.yaml does not know, one a line, each with those that it does. The
+scope is {value, known, path}; a mapping is checked by the schema of the values.
+*/}}
+{{- define "breaker-sidecar.unknownKeys" -}}
+{{- $scope := . }}
+{{- if and (kindIs "map" .known) (kindIs "map" .value) }}
+{{- range $key, $value := .value }}
+{{- $path := ternary $key (printf "%s.%s" $scope.path $key) (empty $scope.path) }}
+{{- if hasKey $scope.known "*" }}
+{{- include "breaker-sidecar.unknownKeys" (dict "value" $value "known" (get $scope.known "*") "path" $path) }}
+{{- else if hasKey $scope.known $key }}
+{{- include "breaker-sidecar.unknownKeys" (dict "value" $value "known" (get $scope.known $key) "path" $path) }}
+{{- else if not (hasPrefix "x-" $key) }}
+{{- printf "config.%s: no such key; there are %s\n" $path (keys $scope.known | sortAlpha | join ", ") }}
+{{- end }}
+{{- end }}
+{{- else if and (kindIs "map" .known) (kindIs "slice" .value) (hasKey .known "[]") }}
+{{- range $index, $value := .value }}
+{{- include "breaker-sidecar.unknownKeys" (dict "value" $value "known" (get $scope.known "[]") "path" (printf "%s[%d]" $scope.path $index)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A duration of breakers.yaml in whole seconds, rounded up; 0 for one that comes from a variable. */}}
+{{- define "breaker-sidecar.seconds" -}}
+{{- $text := toString . }}
+{{- $number := regexFind "^[0-9.]+" $text }}
+{{- $unit := trimPrefix $number $text }}
+{{- $scale := get (dict "" 1.0 "s" 1.0 "m" 60.0 "h" 3600.0 "ms" 0.001) $unit | default 0.0 }}
+{{- ceil (mulf (float64 ($number | default "0")) $scale) | int64 }}
+{{- end }}
+
+{{/* Where the state file may be: a volume of the pod, which outlives the container. */}}
+{{- define "breaker-sidecar.stateFolder" -}}/var/lib/breaker-sidecar{{- end }}
+{{- define "breaker-sidecar.keepsState" -}}
+{{- if (include "breaker-sidecar.config" . | fromJson).state_file }}yes{{ end }}
 {{- end }}

@@ -66,6 +66,10 @@ depends on it, the policy of injection, the kustomize component.
       mountPath: /run/secrets/{{ .name }}
       readOnly: true
     {{- end }}
+    {{- if include "breaker-sidecar.keepsState" . }}
+    - name: breaker-sidecar-state
+      mountPath: {{ include "breaker-sidecar.stateFolder" . }}
+    {{- end }}
 {{- end }}
 
 {{/* The volumes, as items of `volumes`. */}}
@@ -79,6 +83,11 @@ depends on it, the policy of injection, the kustomize component.
     secretName: {{ .secretName | quote }}
     # The daemon runs as another user than the one who owns the files.
     defaultMode: 0444
+{{- end }}
+{{- if include "breaker-sidecar.keepsState" . }}
+# It outlives a container that is started again, and not the pod.
+- name: breaker-sidecar-state
+  emptyDir: {}
 {{- end }}
 {{- end }}
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-from sidecar.envelope.redact import HIDDEN, is_secret_name, looks_secret
+from sidecar.envelope.key_shapes import HIDDEN
+from sidecar.envelope.redact import is_secret_name, looks_secret
 
 _READ = 8192
 

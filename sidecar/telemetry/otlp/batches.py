@@ -24,6 +24,20 @@ TOLD_EVERY: Final = 60.0
 """Seconds between two lines about a collector that takes nothing."""
 
 
+class Complaints:
+    """When a collector was last complained of; all signals that go to it share one."""
+
+    def __init__(self) -> None:
+        self._last = -TOLD_EVERY
+
+    def due(self, now: float) -> bool:
+        """May one more line be written? If so, the next one may not for a minute."""
+        if now - self._last < TOLD_EVERY:
+            return False
+        self._last = now
+        return True
+
+
 class Batches:
     """The way of one signal to the collector.
 
@@ -38,6 +52,7 @@ class Batches:
         batch: items in one request.
         delay: seconds that an item waits at most.
         weigh: how many things an item is, for the counts.
+        complaints: those of the collector.
     """
 
     def __init__(
@@ -53,6 +68,7 @@ class Batches:
         batch: int = 512,
         delay: float = 5.0,
         weigh: Callable[[Any], int] = lambda _: 1,
+        complaints: Complaints | None = None,
     ) -> None:
         self._signal = signal
         self._address = address
@@ -68,7 +84,8 @@ class Batches:
         self._full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failing = False
-        self._told = -TOLD_EVERY
+        self._complaints = complaints or Complaints()
+        self._told = False
         self._lost_before = 0
 
     def start(self) -> None:
@@ -156,15 +173,15 @@ class Batches:
         counts[self._signal] += sum(map(self._weigh, batch))
 
     def _recovered(self) -> None:
-        if self._failing:
-            self._failing = False
+        self._failing = False
+        if self._told:
+            self._told = False
             logs.event("telemetry.recovered", signal=self._signal, endpoint=self._address)
 
     def _tell(self, problem: str) -> None:
-        now = clock.monotonic()
-        if now - self._told < TOLD_EVERY:
+        if not self._complaints.due(clock.monotonic()):
             return
-        self._told = now
+        self._told = True
         lost = self._dropped[self._signal]
         logs.event(
             "telemetry.failing",
