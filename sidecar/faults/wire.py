@@ -34,9 +34,6 @@ DRIBBLE_SECONDS: Final = 0.02
 MISSING: Final = 16
 """Bytes by which an answer of the wrong length is shorter than it says."""
 
-_LATE = frozenset({"delay", "dribble", "cut", "error_event"})
-"""The kinds that need the provider's own answer."""
-
 _EVENT_END = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\n")
 
@@ -71,10 +68,8 @@ async def open_exchange(
         await asyncio.sleep(rule.after)
     if rule.kind == "refuse":
         detail = "connection refused (an injected fault)"
-        raise UpstreamFailed(
-            "connect_error", "connection_refused", detail, kind=Kind.CONNECTION, injected=True
-        )
-    if rule.kind in _LATE:
+        raise UpstreamFailed("connect_error", "connection_refused", detail, kind=Kind.CONNECTION)
+    if not fault.is_played:
         connection = await connect()
         if rule.kind == "delay":
             return Exchange(connection, head_only=head_only, upgrades=upgrades)
