@@ -12,13 +12,19 @@ from aiohttp import web
 
 from sidecar import clock
 from sidecar.admin.answers import AdminError, json_answer
-from sidecar.config.fault_rules import read_order
+from sidecar.config.fault_rules import concerns_dependencies, read_order
 from sidecar.config.problems import ConfigError
+from sidecar.config.resolved import Config
+from sidecar.faults.failures import misses
 from sidecar.faults.injector import Faults
 
 
 class FaultsView(Protocol):
     """What is seen of the daemon here."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
 
     @property
     def faults(self) -> Faults:
@@ -46,5 +52,11 @@ def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:
             for problem in error.problems
         )
         raise AdminError(400, "bad_request", told or "the body is no set of rules") from None
+    dependencies = daemon.config.dependencies.values()
+    told = "; ".join(
+        misses(rule, dependencies) for rule in order.rules if concerns_dependencies(rule)
+    ).strip("; ")
+    if told:
+        raise AdminError(400, "bad_request", told)
     daemon.faults.add(order.rules, order.seed, clock.monotonic() + order.for_)
     return shown(daemon)

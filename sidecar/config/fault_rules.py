@@ -27,7 +27,7 @@ COUNTS_EVENTS: Final = frozenset({"cut", "error_event"})
 STEPS: Final = ("nth", "every", "share")
 _OF_AN_ANSWER: Final = ("status", "code", "message", "retry_after")
 _OF_A_REQUEST: Final = (
-    "provider", "model", "method", "path", "events", "status", "after", "retry_after",
+    "provider", "model", "method", "path", "events", "status", "after",
 )  # fmt: skip
 _OWN_WAITS: Final = frozenset({"breaker_open", "shed", "local_network", "transient", "rate_limit"})
 
@@ -147,6 +147,8 @@ def _dependency_conflict(rule: FaultSection, given: frozenset[str]) -> str:
         return f"{rule.kind} cannot be done to a call that the agent makes by itself"
     if rule.kind is not None and rule.class_ is not None:
         return f"{rule.kind} tells no class: leave one of both out"
+    if rule.retry_after is not None and (rule.class_ != "rate_limit" or rule.source == "database"):
+        return '"retry_after" has an effect on the rate limit of an SDK only'
     if rule.kind is None and rule.class_ is None and rule.code is None:
         return 'it injects nothing: name a "class", a "code", or the "kind" refuse or reset'
     if rule.code is not None and (rule.kind is not None or rule.class_ is not None):

@@ -8,15 +8,17 @@ judges reports; the agent's guard makes an exception of it. No driver is ever im
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
+from sidecar.config.resolved import Dependency
 from sidecar.config.schema import FaultSection
 from sidecar.envelope import database, dialects, sdk
 from sidecar.envelope.databases.vendors import vendor_named
 from sidecar.envelope.model import Classified, ErrorClass
-from sidecar.envelope.raised import recorded
+from sidecar.envelope.raised import Raised, recorded
 from sidecar.envelope.sdks import FAMILIES
 from sidecar.faults import answers
 from sidecar.faults.databases import BASES, DATABASES, Failure
@@ -32,11 +34,13 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         error: as a report would hold it.
         raises: classes, by their dotted names; the one whose module the agent has loaded is meant.
+        raised: the same, as it is judged.
         classified: what it means.
     """
 
     error: dict[str, Any]
     raises: tuple[str, ...]
+    raised: Raised
     classified: Classified
 
 
@@ -74,6 +78,30 @@ def has(rule: FaultSection, source: str, system: str | None) -> bool:
     return ErrorClass(rule.class_) in classes_of(source, system)
 
 
+def misses(rule: FaultSection, dependencies: Iterable[Dependency]) -> str:
+    """Why a rule about dependencies can name none of their calls; empty if it can.
+
+    Args:
+        rule: that concerns dependencies.
+        dependencies: all there are.
+    """
+    named = [one for one in dependencies if rule.dependency in (None, one.name)]
+    if not named:
+        return "no dependency of this name" if rule.dependency else "there is no dependency"
+    if rule.vendor is not None:
+        named = [one for one in named if same_system(rule.vendor, one.system)]
+        if not named:
+            return "no dependency of this vendor"
+    if rule.source in ("database", "sdk"):
+        named = [one for one in named if one.source == rule.source]
+        if not named:
+            return f"no dependency of this source: {rule.source}"
+    if rule.source == "sidecar" or any(has(rule, one.source, one.system) for one in named):
+        return ""
+    systems = sorted({one.system or "a dependency without a vendor" for one in named})
+    return f"{' and '.join(systems)} {'have' if systems[1:] else 'has'} no error of this class"
+
+
 def classes_of(source: str, system: str | None) -> frozenset[ErrorClass]:
     """The classes of which a system has an error."""
     name = system_of(source, system) or ""
@@ -87,8 +115,10 @@ def injection(
     source: str,
     system: str | None,
     driver: str | None,
-    correlation_id: str,
-    now: float,
+    *,
+    phase: str | None = None,
+    correlation_id: str = "",
+    now: float = 0.0,
 ) -> Injection:
     """What a rule makes of a call of a dependency.
 
@@ -97,6 +127,7 @@ def injection(
         source: `database` or `sdk`.
         system: its vendor or SDK.
         driver: which driver it is called with, where that is known.
+        phase: `commit` or `connect`, where the call is one.
         correlation_id: of the call.
         now: seconds since the epoch.
     """
@@ -107,6 +138,8 @@ def injection(
         error, raises = _of_database(rule, name, driver)
     else:
         error, raises = _of_sdk(rule, name)
+    if phase is not None:
+        error["phase"] = phase
     raised = recorded(error)
     if source == "database":
         classified = database.classify(
@@ -114,7 +147,7 @@ def injection(
         )
     else:
         classified = sdk.classify(raised, sdk=system, correlation_id=correlation_id, now=now)
-    return Injection(error=error, raises=raises, classified=classified)
+    return Injection(error=error, raises=raises, raised=raised, classified=classified)
 
 
 def _lost(rule: FaultSection) -> tuple[dict[str, Any], tuple[str, ...]]:

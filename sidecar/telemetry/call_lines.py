@@ -81,6 +81,8 @@ def reported(call: DependencyCalled, envelope: Envelope) -> Line:
     }
     if call.would_refuse:
         facts["would_refuse"] = True
+    if call.fault is not None:
+        facts["fault"] = call.fault
     level = logging.WARNING if call.verdict is Verdict.FAILURE else logging.INFO
     return "call.failed", level, facts
 

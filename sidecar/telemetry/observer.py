@@ -175,6 +175,7 @@ class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         verdict: what the breaker heard; None if it was not asked.
         rule: which rule of the classification decided.
         would_refuse: the breaker would have refused, had it been enforced.
+        fault: the rule of the fault that was injected; None for a call as it was.
     """
 
     at: float
@@ -186,6 +187,7 @@ class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     verdict: Verdict | None = None
     rule: str = ""
     would_refuse: bool = False
+    fault: str | None = None
 
 
 class FaultInjected(msgspec.Struct, frozen=True, kw_only=True, gc=False):
