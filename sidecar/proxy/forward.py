@@ -151,6 +151,7 @@ class Forwarding:
             self._runtime.dialect,
             self._rest.partition("?")[0],
             lambda: self._runtime.upstream.connect(fresh=fresh),
+            method=self._incoming.method,
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )
