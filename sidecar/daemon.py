@@ -122,7 +122,11 @@ class Daemon:
         self.plane = DataPlane(config, self.registry, self.observer, self.exports.tracing)
         self.pacing: PacingSource = GatePacing(self.registry, self.plane.watch.network)
         self.dependencies = Dependencies(
-            config.dependencies, self.registry, self.observer, self.plane.watch.network
+            config.dependencies,
+            self.registry,
+            self.observer,
+            self.plane.watch.network,
+            self.plane.faults,
         )
         self.keeper = Keeper(config.state_file, self.registry, self._state_fault)
         self.admin = AdminPlane(self)

@@ -27,6 +27,9 @@ from sidecar.admin.requests import may_see_raw, read_body
 from sidecar.admin.routes import LARGEST_ERROR, LARGEST_REPORT
 from sidecar.admin.status import StatusSource, Times, dependency_entry
 from sidecar.breaker.model import Snapshot
+from sidecar.config.fault_rules import header_document, read_fault_document
+from sidecar.config.problems import ConfigError
+from sidecar.config.schema import FaultSection
 from sidecar.dependencies.guard import (
     Dependencies,
     Refused,
@@ -40,9 +43,11 @@ from sidecar.dependencies.reports import (
     read_object,
     read_report,
 )
-from sidecar.envelope.model import Classified, Envelope
+from sidecar.envelope.model import Classified
 from sidecar.envelope.policy import ENVELOPE_TYPE, header_envelope, retry_headers, wants_envelope
 from sidecar.envelope.recorded import RecordedError, classify, read
+from sidecar.faults.failures import has
+from sidecar.faults.injector import Faults
 from sidecar.telemetry.failures import Failures
 
 _LONG = 64 * 1024
@@ -70,6 +75,10 @@ class AgentView(StatusSource, Protocol):
     @property
     def failures(self) -> Failures:
         """What failed lately."""
+
+    @property
+    def faults(self) -> Faults:
+        """What is done to calls on purpose."""
 
 
 class AgentCalls:
@@ -116,17 +125,45 @@ class AgentCalls:
     async def _permit(self, request: web.BaseRequest, parts: Mapping[str, str]) -> web.Response:
         name, body = parts["name"], await read_body(request)
         try:
-            own = read_correlation_id(read_object(body))
+            document = read_object(body)
         except ReportError as error:
             _refuse(str(error), malformed=error.malformed)
-        id_ = own or _given_id(request) or correlation.made()
+        id_ = read_correlation_id(document) or _given_id(request) or correlation.made()
+        phase = document.get("phase")
         try:
-            given = self._daemon.dependencies.permit(name, id_, clock.monotonic())
+            given = self._daemon.dependencies.permit(
+                name,
+                id_,
+                clock.monotonic(),
+                phase=phase if phase in ("commit", "connect") else None,
+                asked=self._fault_asked_for(request, name),
+            )
         except UnknownDependencyError:
             raise self._unknown(name) from None
         if isinstance(given, Refused):
-            return _refusal(given.envelope, request)
+            return _refusal(given, request)
         return json_answer({"permit": given.id}, headers=_marks(id_))
+
+    def _fault_asked_for(self, request: web.BaseRequest, name: str) -> FaultSection | None:
+        """The fault that a call asks for itself; None where that is not allowed.
+
+        Raises:
+            AdminError: it asks for nothing that there is.
+        """
+        asked = request.headers.get("x-sidecar-fault")
+        dependency = self._daemon.config.dependencies.get(name)
+        if asked is None or dependency is None or not self._daemon.faults.allowed:
+            return None
+        try:
+            rule = read_fault_document(header_document(f"{asked}; dependency={name}"))
+        except ConfigError as error:
+            told = "; ".join(problem.message for problem in error.problems)
+            raise AdminError(400, "bad_request", f"x-sidecar-fault: {told}") from None
+        if rule.source != "sidecar" and not has(rule, dependency.source, dependency.system):
+            known = dependency.system or f"a {dependency.source} whose vendor is not named"
+            message = f"x-sidecar-fault: {known} has no error of this class"
+            raise AdminError(400, "bad_request", message)
+        return rule
 
     async def _report(self, request: web.BaseRequest, parts: Mapping[str, str]) -> web.Response:
         name, body = parts["name"], await read_body(request, LARGEST_REPORT)
@@ -225,19 +262,28 @@ def _classification(classified: Classified, *, raw: bool) -> dict[str, Any]:
     }
 
 
-def _refusal(envelope: Envelope, request: web.BaseRequest) -> web.Response:
+def _refusal(refused: Refused, request: web.BaseRequest) -> web.Response:
     """No permit: the envelope, as the data plane would say it."""
+    envelope, injection = refused.envelope, refused.injection
     headers = {
         **_marks(envelope.correlation_id),
-        "x-sidecar-decision": envelope.code,
+        "x-sidecar-decision": "breaker_open" if injection is None else "injected",
         "x-error-envelope": header_envelope(envelope),
         **dict(retry_headers(envelope)),
     }
+    if refused.fault is not None:
+        headers |= dict([refused.fault.mark])
     if wants_envelope(request.headers.get("Accept")):
         body = encode_json(msgspec.to_builtins(envelope))
         return answer(body, ENVELOPE_TYPE, status=503, headers=headers)
-    document = {
+    document: dict[str, Any] = {
         "error": {"code": envelope.code, "message": envelope.message},
         "envelope": msgspec.to_builtins(envelope),
     }
+    if refused.fault is not None and injection is not None:
+        document["fault"] = {
+            "rule": refused.fault.name,
+            "error": injection.error,
+            "raises": injection.raises,
+        }
     return json_answer(document, status=503, headers=headers)

@@ -12,8 +12,10 @@ from aiohttp import web
 
 from sidecar import clock
 from sidecar.admin.answers import AdminError, json_answer
-from sidecar.config.fault_rules import read_order
+from sidecar.config.fault_rules import concerns_dependencies, read_order
 from sidecar.config.problems import ConfigError
+from sidecar.config.resolved import Config
+from sidecar.faults.failures import misses
 from sidecar.faults.injector import Faults
 
 _MOST_PROBLEMS = 20
@@ -22,6 +24,10 @@ _MOST_PROBLEMS = 20
 
 class FaultsView(Protocol):
     """What is seen of the daemon here."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
 
     @property
     def faults(self) -> Faults:
@@ -51,5 +57,11 @@ def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:
         if len(error.problems) > _MOST_PROBLEMS:
             told += f"; and {len(error.problems) - _MOST_PROBLEMS} more"
         raise AdminError(400, "bad_request", told or "the body is no set of rules") from None
+    dependencies = daemon.config.dependencies.values()
+    told = "; ".join(
+        misses(rule, dependencies) for rule in order.rules if concerns_dependencies(rule)
+    ).strip("; ")
+    if told:
+        raise AdminError(400, "bad_request", told)
     daemon.faults.add(order.rules, order.seed, clock.monotonic() + order.for_)
     return shown(daemon)

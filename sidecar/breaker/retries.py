@@ -44,11 +44,16 @@ class RetryBudget:
         self._bucket(now)[1] += 1
         self._calls += 1
 
+    def has_some(self, now: float) -> bool:
+        """Is there a repetition to spend?"""
+        self._bucket(now)
+        return self.share > 0 and self._repeated + 1 <= max(self.lone, self.share * self._calls)
+
     def take(self, now: float) -> bool:
         """Spends one repetition, if there is one to spend."""
-        bucket = self._bucket(now)
-        if self.share <= 0 or self._repeated + 1 > max(self.lone, self.share * self._calls):
+        if not self.has_some(now):
             return False
+        bucket = self._bucket(now)
         bucket[2] += 1
         self._repeated += 1
         return True

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.client.address import Endpoints, parse_address
-from sidecar.client.given import Given, Permit, document_of, given_by
+from sidecar.client.given import Given, Injection, Permit, document_of, given_by
 from sidecar.client.lines import Line, Lines, connect, connect_async
 from sidecar.client.wire import Answer, WireError, request_bytes
 
@@ -40,6 +40,7 @@ class Counts:
     Attributes:
         permits: calls that were let through.
         refused: calls that an open breaker stopped.
+        injected: calls that failed because the daemon was asked to make them fail.
         unguarded: calls that ran without an answer of the daemon.
         reports: outcomes that were sent.
         dropped: outcomes that could not be sent.
@@ -47,6 +48,7 @@ class Counts:
 
     permits: int = 0
     refused: int = 0
+    injected: int = 0
     unguarded: int = 0
     reports: int = 0
     dropped: int = 0
@@ -80,18 +82,21 @@ class Daemon:
 
     # -- permits ----------------------------------------------------------------------------
 
-    def permit(self, name: str, correlation_id: str, budget: float) -> Given:
+    def permit(
+        self, name: str, correlation_id: str, budget: float, phase: str | None = None
+    ) -> Given:
         """Ask whether a call may be made.
 
         Args:
             name: of the dependency.
             correlation_id: of the call.
             budget: seconds to wait at most.
+            phase: `commit` or `connect`, where the call is one: an injected fault means more then.
         """
         if not self._worth_asking():
             return None
         deadline = time.monotonic() + budget
-        question = self._question(name, correlation_id)
+        question = self._question(name, correlation_id, phase)
         line = self._lines.take()
         try:
             answer = None
@@ -124,13 +129,15 @@ class Daemon:
             answer = self._last_of(line.settled(line.receive(deadline)), line)
         return answer
 
-    async def permit_async(self, name: str, correlation_id: str, budget: float) -> Given:
+    async def permit_async(
+        self, name: str, correlation_id: str, budget: float, phase: str | None = None
+    ) -> Given:
         """The same for an event loop of asyncio, which goes on meanwhile."""
         if not self._worth_asking():
             return None
         from asyncio import timeout  # noqa: PLC0415 - who has no loop need not load it
 
-        question = self._question(name, correlation_id)
+        question = self._question(name, correlation_id, phase)
         line = self._lines.take()
         try:
             async with timeout(budget):
@@ -163,10 +170,11 @@ class Daemon:
             answer = self._last_of(line.settled(await line.receive_async()), line)
         return answer
 
-    def _question(self, name: str, correlation_id: str) -> bytes:
+    def _question(self, name: str, correlation_id: str, phase: str | None) -> bytes:
         headers = {**self._headers, "x-correlation-id": correlation_id}
         path = f"/v1/dependencies/{name}/permit"
-        return request_bytes(path, self._authority, headers, b"")
+        body = b"" if phase is None else json.dumps({"phase": phase}).encode()
+        return request_bytes(path, self._authority, headers, body)
 
     def _worth_asking(self) -> bool:
         now, until = time.monotonic(), self._away_until
@@ -203,6 +211,8 @@ class Daemon:
         given = None if answer is None else given_by(answer)
         if isinstance(given, Permit):
             self.counts.permits += 1
+        elif isinstance(given, Injection):
+            self.counts.injected += 1
         elif given is not None:
             self.counts.refused += 1
         else:

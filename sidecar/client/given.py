@@ -45,6 +45,17 @@ class Refusal:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Injection(Refusal):
+    """The call is to fail, because the daemon was asked to make it fail.
+
+    Attributes:
+        fault: what it says of that.
+    """
+
+    fault: dict[str, Any]
+
+
 Given = Permit | Refusal | None
 """What became of the question for a permit; None: no answer, and the call runs."""
 
@@ -55,8 +66,13 @@ def given_by(answer: Answer) -> Given:
     permit, envelope = document.get("permit"), document.get("envelope")
     if answer.status == 200 and isinstance(permit, str):
         return Permit(permit)
-    if isinstance(envelope, dict) and envelope.get("code") == "breaker_open":
+    if not isinstance(envelope, dict):
+        return None
+    if envelope.get("code") == "breaker_open":
         return Refusal(envelope)
+    fault = document.get("fault")
+    if isinstance(fault, dict):
+        return Injection(envelope, fault)
     return None
 
 

@@ -27,7 +27,7 @@ from sidecar.client.address import given_address, given_token
 from sidecar.client.daemon import BUDGET, Daemon, daemon_at
 from sidecar.client.errors import CONTROL_FLOW, BreakerOpen, SidecarError, enveloped
 from sidecar.client.functions import is_async, is_generator, is_stream
-from sidecar.client.given import Given, Permit, Refusal
+from sidecar.client.given import Given, Injection, Permit, Refusal
 from sidecar.client.reports import neutral
 from sidecar.client.running import Running, owner_here, task_here
 from sidecar.client.workflow import current_or_made
@@ -122,17 +122,19 @@ class Guard:
 
     def __enter__(self) -> Entry:
         id_, daemon = current_or_made(), self._daemon()
-        given = None if daemon is None else daemon.permit(self.name, id_, self._timeout)
+        given: Given = None
+        if daemon is not None:
+            given = daemon.permit(self.name, id_, self._timeout, self._phase)
         return self._entered(given, daemon, id_)
 
     async def __aenter__(self) -> Entry:
         id_, daemon = current_or_made(), self._daemon()
         given: Given = None
         if daemon is not None and task_here() is not None:
-            given = await daemon.permit_async(self.name, id_, self._timeout)
+            given = await daemon.permit_async(self.name, id_, self._timeout, self._phase)
         elif daemon is not None:
             # Another kind of loop, which is held for as long as loopback takes.
-            given = daemon.permit(self.name, id_, self._timeout)
+            given = daemon.permit(self.name, id_, self._timeout, self._phase)
         return self._entered(given, daemon, id_)
 
     def __exit__(
@@ -160,6 +162,10 @@ class Guard:
 
     def _entered(self, given: Given, daemon: Daemon | None, correlation_id: str) -> Entry:
         if isinstance(given, Refusal) and (envelope := given.read()) is not None:
+            if isinstance(given, Injection):
+                from sidecar.client.injected import failure  # noqa: PLC0415 - only tests need it
+
+                raise failure(envelope, given.fault)
             raise BreakerOpen(envelope)
         permit = given.id if isinstance(given, Permit) else None
         self._running.append(

@@ -6,15 +6,16 @@ Each check leaves alone what already has a problem of its own, so that one slip 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from sidecar.config import addresses, aws, files
 from sidecar.config.addresses import AddressError, Listen
+from sidecar.config.fault_rules import concerns_dependencies
 from sidecar.config.reader import Reader
 from sidecar.config.resolved import Dependency, Provider
-from sidecar.config.schema import SetHeader
+from sidecar.config.schema import FaultSection, SetHeader
 from sidecar.config.suggest import nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -111,6 +112,28 @@ def check_dependency(reader: Reader, dependency: Dependency) -> None:
         if getattr(dependency, key) is not None:
             message = f"has no effect: the source is {dependency.source}"
             report.problem(report.place(key), message)
+
+
+def check_faults(
+    reader: Reader,
+    rules: Iterable[FaultSection],
+    providers: Collection[str],
+    dependencies: Collection[Dependency],
+) -> None:
+    """Rules that name calls which there cannot be."""
+    if any(problem.path.startswith("faults") for problem in reader.problems):
+        return
+    for index, rule in enumerate(rules):
+        place = f"faults.rules[{index}]"
+        if rule.provider is not None and rule.provider not in providers:
+            message = f"no provider is called {rule.provider}: nothing is injected"
+            reader.warn(reader.lines.get(place), f"{place}.provider", message)
+        if concerns_dependencies(rule):
+            from sidecar.faults.failures import misses  # noqa: PLC0415 - only who has one needs it
+
+            told = misses(rule, dependencies)
+            if told:
+                reader.problem(reader.lines.get(place), place, told)
 
 
 def _check_vendor(report: Reporter, dependency: Dependency) -> None:

@@ -26,6 +26,32 @@ TELLS_CLASS: Final = frozenset({None, "error_event", "fake_200", "wrong_length"}
 COUNTS_EVENTS: Final = frozenset({"cut", "error_event"})
 STEPS: Final = ("nth", "every", "share")
 _OF_AN_ANSWER: Final = ("status", "code", "message", "retry_after")
+_OF_A_REQUEST: Final = (
+    "provider", "model", "method", "path", "events", "status", "after",
+)  # fmt: skip
+_OWN_WAITS: Final = frozenset({"breaker_open", "shed", "local_network", "transient", "rate_limit"})
+
+OF_DEPENDENCIES: Final = frozenset({"refuse", "reset"})
+"""The kinds that can be done to a call which the agent makes by itself."""
+
+OWN_CODES: Final[Mapping[str, tuple[str, ...]]] = {
+    "connect_error": (
+        "connection_refused",
+        "connection_reset",
+        "connect_timeout",
+        "dns_failure",
+        "tls_failure",
+    ),
+    "timeout": ("first_byte_timeout", "first_content_timeout", "idle_timeout", "total_timeout"),
+    "upstream_error": ("connection_reset", "connection_closed", "invalid_upstream_response"),
+    "quota": (
+        "quota_exhausted",
+        "credits_exhausted",
+        "plan_window_exhausted",
+        "spend_limit_reached",
+    ),
+}
+"""The codes of a decision that has several; the first is that of a rule that says none."""
 
 
 def read_faults(reader: Reader, node: Node, path: str, _: inspect.Type | None = None) -> Any:
@@ -54,23 +80,87 @@ def _given(node: Node) -> frozenset[str]:
 
 
 def _conflict(values: Mapping[str, Any], given: frozenset[str]) -> str:
-    kind, class_ = values.get("kind"), values.get("class_")
+    rule = FaultSection(**values)
+    kind, class_ = rule.kind, rule.class_
+    steps = [name for name in STEPS if getattr(rule, name) is not None]
+    if len(steps) > 1:
+        return f"{' and '.join(steps)} are two ways to choose a step: leave one out"
+    if concerns_dependencies(rule):
+        return _dependency_conflict(rule, given)
+    if rule.source == "sidecar":
+        return _own_conflict(rule, given)
+    if rule.decision is not None:
+        return '"decision" is the daemon\'s own: add source: sidecar'
     if kind is None and class_ is None:
         return 'it injects nothing: name a "class" or a "kind"'
     if class_ is not None and kind not in TELLS_CLASS:
         return f"{kind} tells no class: leave one of both out"
-    steps = [name for name in STEPS if values.get(name) is not None]
-    if len(steps) > 1:
-        return f"{' and '.join(steps)} are two ways to choose a step: leave one out"
     if "events" in given and kind not in COUNTS_EVENTS:
         return '"events" has an effect with cut and error_event only'
-    if kind == "delay" and values.get("after") is None:
+    if kind == "delay" and rule.after is None:
         return 'how long? add "after"'
     if kind not in TELLS_CLASS:
-        idle = [name for name in _OF_AN_ANSWER if values.get(name) is not None]
+        idle = [name for name in _OF_AN_ANSWER if getattr(rule, name) is not None]
         if idle:
             return f'"{idle[0]}" has no effect: {kind} sends no answer of its own'
     return ""
+
+
+def _own_conflict(rule: FaultSection, given: frozenset[str]) -> str:
+    """What is wrong with a rule that lets the daemon speak for itself."""
+    if rule.kind is not None:
+        return f"{rule.kind} is done to the provider's answer: sidecar has a class or a decision"
+    if (rule.class_ is None) == (rule.decision is None):
+        return 'which of its own answers? name a "decision", or a "class", and not both'
+    idle = [name for name in ("events", "status") if name in given]
+    if idle:
+        return f'"{idle[0]}" has no effect: the daemon\'s own answers have theirs'
+    if rule.code is not None:
+        known = OWN_CODES.get(rule.decision or "", ())
+        if rule.code not in known:
+            told = f"has {', '.join(known)}" if known else "has one code, which is its own"
+            return f'"code": {rule.decision or "the answer of a class"} {told}'
+    if rule.retry_after is not None and (rule.decision or rule.class_) not in _OWN_WAITS:
+        return '"retry_after" has no effect: this answer asks for no wait of its own'
+    return ""
+
+
+def _dependency_conflict(rule: FaultSection, given: frozenset[str]) -> str:
+    """What is wrong with a rule about what the agent calls by itself."""
+    if rule.source == "http":
+        return "http is the source of providers, not of a dependency"
+    idle = [name for name in _OF_A_REQUEST if name in given]
+    if idle:
+        return f'"{idle[0]}" has no effect: the agent calls a dependency by itself'
+    if rule.source == "sidecar":
+        if (rule.decision or "breaker_open") != "breaker_open" or rule.class_ not in (
+            None,
+            "transient",
+        ):
+            return "breaker_open is all that the daemon itself says of a dependency"
+        if (rule.class_ is None) == (rule.decision is None):
+            return 'name a "decision", or a "class", and not both'
+        return _own_conflict(rule, given)
+    if rule.decision is not None:
+        return '"decision" is the daemon\'s own: add source: sidecar'
+    if rule.kind is not None and rule.kind not in OF_DEPENDENCIES:
+        return f"{rule.kind} cannot be done to a call that the agent makes by itself"
+    if rule.kind is not None and rule.class_ is not None:
+        return f"{rule.kind} tells no class: leave one of both out"
+    if rule.retry_after is not None and (rule.class_ != "rate_limit" or rule.source == "database"):
+        return '"retry_after" has an effect on the rate limit of an SDK only'
+    if rule.kind is None and rule.class_ is None and rule.code is None:
+        return 'it injects nothing: name a "class", a "code", or the "kind" refuse or reset'
+    if rule.code is not None and (rule.kind is not None or rule.class_ is not None):
+        return '"code" tells the class: leave one of both out'
+    return ""
+
+
+def concerns_dependencies(rule: FaultSection) -> bool:
+    """Is a rule about what the agent calls by itself, and not about a provider?"""
+    return (
+        rule.dependency is not None or rule.vendor is not None or rule.source in ("database", "sdk")
+    )
 
 
 def write_fault(rule: FaultSection) -> dict[str, Any]:

@@ -48,6 +48,9 @@ class Resolver:
         checks.check_listeners(self.reader, planes)
         checks.check_together(self.reader, providers.values(), planes)
         self._check_reach(listen, admin)
+        rules = self.values.get("faults", {}).get("rules", ())
+        named = self.values.get("providers", {})
+        checks.check_faults(self.reader, rules, named, dependencies.values())
         state_file = self.values.get("state_file")
         checks.check_state_file(self.reader, state_file)
         if self.reader.problems:

@@ -517,13 +517,34 @@ FaultKind = Literal[
 ]
 
 
+FaultSource = Literal["http", "database", "sdk", "sidecar"]
+FaultDecision = Literal[
+    "breaker_open", "shed", "quota", "bulkhead", "connect_error", "timeout", "upstream_error",
+    "local_network", "draining", "unknown_provider", "forbidden_host", "not_allowed", "bad_request",
+    "sigv4_unsupported", "missing_credentials", "too_large", "internal_error",
+]  # fmt: skip
+
+
 class FaultSection(Section, frozen=True, kw_only=True):
     """One rule of `faults`: which calls, which of them, and what happens to them."""
 
     name: Annotated[str | None, _about("Shown in `x-sidecar-fault`, the log and the record.")] = (
         None
     )
+    source: Annotated[
+        FaultSource | None,
+        _about(
+            "Whose failure it is: `http` the provider's (the default), `sidecar` the daemon's own; "
+            "`database` or `sdk` that of a dependency of this kind."
+        ),
+    ] = None
     provider: Annotated[str | None, _about("Calls of this provider alone.")] = None
+    dependency: Annotated[
+        str | None, _about("Calls of this dependency alone, which the agent makes by itself.")
+    ] = None
+    vendor: Annotated[
+        str | None, _about("Calls of the dependencies with this `vendor`, or this `sdk`.")
+    ] = None
     model: Annotated[str | None, _about("Calls of these models: `*` and `?` as in a shell.")] = None
     method: Annotated[str | None, _about("Calls with this method.")] = None
     path: Annotated[str | None, _about("Calls of these paths at the provider, likewise.")] = None
@@ -546,6 +567,10 @@ class FaultSection(Section, frozen=True, kw_only=True):
             "after them, `fake_200` an error in a success, `wrong_length` an answer that is "
             "shorter than it says."
         ),
+    ] = None
+    decision: Annotated[
+        FaultDecision | None,
+        _about("With `source: sidecar`, which of its own answers; else that of the class."),
     ] = None
     after: Annotated[
         Duration | None,

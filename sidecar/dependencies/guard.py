@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sidecar import clock, correlation
+from sidecar.breaker.admission import Admission
 from sidecar.breaker.model import (
     NEUTRAL,
     SUCCESS,
@@ -25,11 +26,16 @@ from sidecar.breaker.model import (
 from sidecar.breaker.network import Network
 from sidecar.breaker.registry import Registry
 from sidecar.config.resolved import Dependency
+from sidecar.config.schema import FaultSection
 from sidecar.dependencies.permits import Lease, Permits, Trouble
 from sidecar.dependencies.reports import Report, outcome_of
 from sidecar.envelope import database, sdk
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source, Verdict
 from sidecar.envelope.raised import Raised
+from sidecar.faults import failures
+from sidecar.faults.failures import Injection
+from sidecar.faults.injector import Fault as InjectedFault
+from sidecar.faults.injector import Faults, Target, injection
 from sidecar.telemetry.observer import DependencyCalled, Fault, Observer
 
 _WENT_WELL = Classified(envelope=None, verdict=Verdict.SUCCESS, rule="reported: it went well")
@@ -44,9 +50,13 @@ class Refused(msgspec.Struct, frozen=True):
 
     Attributes:
         envelope: what the agent is told.
+        fault: why it is to fail all the same, where that was asked for.
+        injection: what it is to raise; None for a refusal.
     """
 
     envelope: Envelope
+    fault: InjectedFault | None = None
+    injection: Injection | None = None
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +83,7 @@ class Dependencies:
         registry: the breakers; configured by its owner.
         observer: hears of every call.
         network: whether this machine has a way out; without it none is asked.
+        faults: what is injected into calls; without it nothing is.
     """
 
     def __init__(
@@ -81,7 +92,9 @@ class Dependencies:
         registry: Registry,
         observer: Observer,
         network: Network | None = None,
+        faults: Faults | None = None,
     ) -> None:
+        self._faults = faults
         self._network = network
         self._dependencies = dependencies
         self._registry = registry
@@ -101,13 +114,23 @@ class Dependencies:
         """End the permits whose time is over."""
         self._permits.tick(now)
 
-    def permit(self, name: str, correlation_id: str, now: float) -> Lease | Refused:
+    def permit(
+        self,
+        name: str,
+        correlation_id: str,
+        now: float,
+        *,
+        phase: str | None = None,
+        asked: FaultSection | None = None,
+    ) -> Lease | Refused:
         """Let a call through, or say why not.
 
         Args:
             name: of the dependency.
             correlation_id: of the call.
             now: monotonic seconds.
+            phase: `commit` or `connect`, where the call is one.
+            asked: a fault that the call asks for itself.
 
         Raises:
             UnknownDependencyError: if there is none of that name.
@@ -115,14 +138,27 @@ class Dependencies:
         dependency = self._known(name)
         admitted = self._registry.admit(name, None, now)
         if not isinstance(admitted, Refusal):
+            fault = self._chosen_fault(dependency, correlation_id, asked, now)
+            if fault is not None:
+                return self._failed(dependency, admitted, fault, phase, now)
             return self._permits.give(dependency, admitted, correlation_id, now)
+        return self._refuse(dependency, admitted.reason, admitted.retry_after, correlation_id)
+
+    def _refuse(
+        self,
+        dependency: Dependency,
+        reason: str,
+        wait: float,
+        correlation_id: str,
+        fault: InjectedFault | None = None,
+    ) -> Refused:
         envelope = Envelope(
             class_=ErrorClass.TRANSIENT,
             source=Source.SIDECAR,
             code="breaker_open",
-            message=f"{name}: {admitted.reason}"[:500],
+            message=f"{dependency.name}: {reason}"[:500],
             retryable=True,
-            retry_after=admitted.retry_after,
+            retry_after=wait,
             correlation_id=correlation_id,
         )
         self._tell(
@@ -131,8 +167,70 @@ class Dependencies:
             Classified(envelope=envelope, verdict=Verdict.NEUTRAL, rule="local: breaker_open"),
             correlation_id,
             duration=0.0,
+            fault=None if fault is None else fault.name,
         )
-        return Refused(envelope)
+        return Refused(envelope, fault)
+
+    # -- faults -----------------------------------------------------------------------------
+
+    def _chosen_fault(
+        self, dependency: Dependency, correlation_id: str, asked: FaultSection | None, now: float
+    ) -> InjectedFault | None:
+        faults = self._faults
+        if faults is None or (asked is None and not faults.active):
+            return None
+        target = Target(
+            name=dependency.name,
+            source=dependency.source,
+            correlation_id=correlation_id,
+            system=dependency.system,
+        )
+        return faults.choose(target, asked, now, clock.wall())
+
+    def _failed(
+        self,
+        dependency: Dependency,
+        admission: Admission,
+        fault: InjectedFault,
+        phase: str | None,
+        now: float,
+    ) -> Refused:
+        """The call fails before it was made: told, and settled, as if it had been reported."""
+        id_ = fault.injected.correlation_id
+        self._observer.emit(injection(fault))
+        if fault.decision is not None:
+            admission.settle(NEUTRAL, now)
+            refused = self._refuse(dependency, "an injected fault", fault.wait, id_, fault)
+            _over(fault, "breaker_open", Verdict.NEUTRAL, refused.envelope, now)
+            return refused
+        made = failures.injection(
+            fault.rule,
+            dependency.source,
+            dependency.system,
+            dependency.driver,
+            phase=phase,
+            correlation_id=id_,
+            now=clock.wall(),
+        )
+        outcome = outcome_of(made.classified, made.raised)
+        if self._network is not None:
+            outcome = self._network.judged(outcome, None)
+        admission.settle(outcome if fault.counts else NEUTRAL, now)
+        self._tell(
+            dependency,
+            "reported",
+            made.classified
+            if fault.counts
+            else made.classified.judged(Verdict.NEUTRAL, made.classified.rule),
+            id_,
+            duration=0.0,
+            would_refuse=admission.would_refuse is not None,
+            fault=fault.name,
+        )
+        envelope = made.classified.envelope
+        assert envelope is not None, "an exception is an error"
+        _over(fault, "reported", made.classified.verdict, envelope, now)
+        return Refused(envelope, fault, made)
 
     def report(self, name: str, report: Report, correlation_id: str | None, now: float) -> Reported:
         """Settle a permit by what became of its call. A failure is judged in any case.
@@ -221,6 +319,7 @@ class Dependencies:
         *,
         duration: float,
         would_refuse: bool = False,
+        fault: str | None = None,
     ) -> None:
         self._observer.emit(
             DependencyCalled(
@@ -233,8 +332,17 @@ class Dependencies:
                 correlation_id=correlation_id,
                 duration=duration,
                 would_refuse=would_refuse,
+                fault=fault,
             )
         )
+
+
+def _over(
+    fault: InjectedFault, decision: str, verdict: Verdict, envelope: Envelope, now: float
+) -> None:
+    """The answer that tells of it is all that the agent sees of it, and it leaves at once."""
+    fault.seen(now)
+    fault.finished(now, status=503, decision=decision, verdict=verdict.value, envelope=envelope)
 
 
 def _classified(

@@ -300,7 +300,7 @@ def _envelope(
     )
 
 
-_SSE_DATA = re.compile(rb"^(data: ?)(\{.*\}|\[.*\])$", re.MULTILINE)
+_SSE_DATA = re.compile(rb"^(data: ?|)(\{.*\}|\[.*\])$", re.MULTILINE)
 
 
 def _without_envelope(body: bytes) -> bytes:

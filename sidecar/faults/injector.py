@@ -1,28 +1,48 @@
 """Which call gets which fault, and what became of it.
 
 Off by default: without a rule nothing is asked of a call. A rule names the calls (provider, model,
-path, method), the steps (the nth of them, every nth, a share) and the fault. The share is drawn
-from a seed, so that a run can be repeated to the call. Each injection leaves a record with the
-envelope that the agent got, so that a test can assert on what the agent was told and not only on
-what it did.
+path, method; or a dependency), the steps (the nth of them, every nth, a share) and the fault. The
+share is drawn from a seed, so that a run can be repeated to the call. Each injection leaves a
+record with the envelope that the agent got, so that a test can assert on what the agent was told
+and not only on what it did.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
+from sidecar.config.fault_rules import concerns_dependencies
 from sidecar.config.schema import FaultSection, FaultsSection
 from sidecar.envelope.model import Envelope
+from sidecar.faults import failures
+from sidecar.faults.failures import same_system
+from sidecar.telemetry.observer import FaultInjected
 
 RECORDED: Final = 1000
 """Injections that are remembered."""
+
+
+LATE: Final = frozenset({"delay", "dribble", "cut", "error_event"})
+"""The kinds that need the provider's own answer."""
+
+OWN: Final[Mapping[str | None, str]] = {
+    "validation": "bad_request",
+    "authentication": "missing_credentials",
+    "rate_limit": "shed",
+    "transient": "breaker_open",
+    "permanent": "quota",
+}
+"""The daemon's own decision for a class."""
+
+_WAITS: Final = {"breaker_open": 30.0, "shed": 2.0, "local_network": 4.5}
+"""Seconds that the daemon's own answers ask for where the rule does not say."""
 
 
 class Injected(msgspec.Struct, kw_only=True):
@@ -34,15 +54,24 @@ class Injected(msgspec.Struct, kw_only=True):
         call: how many calls the rule had matched by then, this one included.
         at: when it was injected, seconds since the epoch.
         correlation_id: of the call.
-        provider: of the call.
+        source: whose failure it was.
+        provider: of the call; None for a dependency's.
+        dependency: that the call was for; None for a provider's.
         model: of the call, if it named one.
-        method: of the call.
-        path: of the call, secrets redacted.
-        fault: the class or kind that was injected.
-        status: what the agent was sent; None while the call runs, 0 if it left before.
-        decision: `forwarded`, or how the daemon told of it.
-        verdict: what it would have meant for a breaker.
-        envelope: what the agent was told; None if nothing failed in its eyes.
+        method: of the call; None for a dependency's.
+        path: of the call, secrets redacted; None for a dependency's.
+        fault: the class or kind that was injected, or the decision of the daemon's own.
+        breakers: the real breakers heard of it.
+        status: what the agent was sent; None while the call runs, 0 if nothing was: it left before,
+            or the daemon repeated the call.
+        decision: `forwarded`, or how the daemon told of it; `repeated` where it sent the request
+            again and the agent saw nothing.
+        verdict: what it would have meant for a breaker; None for an attempt that was repeated.
+        envelope: what the adapter made of it, told to the agent unless the call was repeated; None
+            if nothing failed.
+        first_seen_after: seconds from the injection until the first byte was written to the agent
+            that tells of it: the head of an error, the event or the cut that ends a stream; None
+            if there never was one.
         seen_after: seconds from the injection until the agent had all of the evidence.
     """
 
@@ -51,15 +80,19 @@ class Injected(msgspec.Struct, kw_only=True):
     call: int
     at: float
     correlation_id: str
-    provider: str
-    model: str | None
-    method: str
-    path: str
     fault: str
+    source: str = "http"
+    provider: str | None = None
+    dependency: str | None = None
+    model: str | None = None
+    method: str | None = None
+    path: str | None = None
+    breakers: bool = False
     status: int | None = None
     decision: str | None = None
     verdict: str | None = None
     envelope: Envelope | None = None
+    first_seen_after: float | None = None
     seen_after: float | None = None
 
 
@@ -70,15 +103,18 @@ class Fault:
         rule: what to do.
         name: of the rule, as it is shown.
         injected: the record.
+        said: the event that tells of it has been put into the provider's stream.
     """
 
-    __slots__ = ("_at", "injected", "name", "rule")
+    __slots__ = ("_at", "_over", "injected", "name", "rule", "said")
 
     def __init__(self, rule: FaultSection, name: str, injected: Injected, now: float) -> None:
         self.rule = rule
         self.name = name
         self.injected = injected
+        self.said = False
         self._at = now
+        self._over = False
 
     @property
     def mark(self) -> tuple[str, str]:
@@ -90,6 +126,27 @@ class Fault:
         """Do the real breakers hear of it?"""
         return self.rule.breakers
 
+    @property
+    def is_played(self) -> bool:
+        """Does nothing of the call reach the provider?"""
+        return self.rule.kind not in LATE
+
+    @property
+    def decision(self) -> str | None:
+        """The daemon's own decision that it is; None where it is the provider's failure."""
+        return decision_of(self.rule)
+
+    @property
+    def wait(self) -> float:
+        """Seconds that an answer of the daemon's own asks for."""
+        wait = self.rule.retry_after
+        return _WAITS.get(self.decision or "", 0.0) if wait is None else wait
+
+    def seen(self, now: float) -> None:
+        """Something of it was written to the agent; the first time counts."""
+        if self.injected.first_seen_after is None and not self._over:
+            self.injected.first_seen_after = round(now - self._at, 6)
+
     def finished(
         self,
         now: float,
@@ -99,11 +156,55 @@ class Fault:
         verdict: str | None,
         envelope: Envelope | None,
     ) -> None:
-        """The call is over."""
+        """The call, or the attempt, is over; the first time counts."""
+        if self._over:
+            return
+        self._over = True
         told = self.injected
         told.status, told.decision = status, decision
         told.verdict, told.envelope = verdict, envelope
         told.seen_after = round(now - self._at, 6)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that a rule may name.
+
+    Attributes:
+        name: of the provider or dependency.
+        source: `http`, `database` or `sdk`.
+        correlation_id: of the call.
+        model: that the request named, if any.
+        method: of the request.
+        path: at the provider.
+        shown_path: the same without its secrets, for the record.
+        system: the vendor of a database, or the SDK, where that is known.
+    """
+
+    name: str
+    source: str
+    correlation_id: str
+    model: str | None = None
+    method: str | None = None
+    path: str = ""
+    shown_path: Callable[[], str] | None = None
+    system: str | None = None
+
+    @property
+    def is_dependency(self) -> bool:
+        """Does the agent make the call by itself?"""
+        return self.source != "http"
+
+
+def fault_of(rule: FaultSection) -> str:
+    """What a rule injects, as one word of a closed list: a class, a kind, or a decision."""
+    return decision_of(rule) or rule.class_ or rule.kind or "transient"
+
+
+def decision_of(rule: FaultSection) -> str | None:
+    """The daemon's own decision that a rule injects; None where it injects none."""
+    if rule.source != "sidecar":
+        return None
+    return rule.decision or OWN[rule.class_]
 
 
 class _Plan:
@@ -116,10 +217,11 @@ class _Plan:
         self.injected = 0
         self._random = random.Random(f"{seed}/{index}")  # noqa: S311 - repeatable, not secret
 
-    def wants(self, provider: str, model: str | None, method: str, path: str) -> bool:
+    def wants(self, target: Target) -> bool:
         """Is this call one of its steps?"""
         rule = self.rule
-        if not _names(rule, provider, model, method, path):
+        names = _names_dependency if target.is_dependency else _names_request
+        if not names(rule, target):
             return False
         if rule.times is not None and self.injected >= rule.times:
             return False
@@ -131,12 +233,23 @@ class _Plan:
         return rule.share is None or self._random.random() < rule.share
 
 
-def _names(rule: FaultSection, provider: str, model: str | None, method: str, path: str) -> bool:
+def _names_request(rule: FaultSection, target: Target) -> bool:
     return (
-        (rule.provider is None or rule.provider == provider)
-        and (rule.model is None or fnmatchcase(model or "", rule.model))
-        and (rule.method is None or rule.method == method)
-        and (rule.path is None or fnmatchcase(path, rule.path))
+        not concerns_dependencies(rule)
+        and (rule.provider is None or rule.provider == target.name)
+        and (rule.model is None or fnmatchcase(target.model or "", rule.model))
+        and (rule.method is None or rule.method == target.method)
+        and (rule.path is None or fnmatchcase(target.path, rule.path))
+    )
+
+
+def _names_dependency(rule: FaultSection, target: Target) -> bool:
+    return (
+        concerns_dependencies(rule)
+        and (rule.dependency is None or rule.dependency == target.name)
+        and (rule.vendor is None or same_system(rule.vendor, target.system))
+        and rule.source in (None, "sidecar", target.source)
+        and (rule.source == "sidecar" or failures.has(rule, target.source, target.system))
     )
 
 
@@ -184,27 +297,12 @@ class Faults:
         self._until = until
 
     def choose(
-        self,
-        *,
-        provider: str,
-        model: str | None,
-        method: str,
-        path: str,
-        shown_path: Callable[[], str],
-        correlation_id: str,
-        asked: FaultSection | None,
-        now: float,
-        wall: float,
+        self, target: Target, asked: FaultSection | None, now: float, wall: float
     ) -> Fault | None:
         """The fault of a call: what it asks for itself, else that of the first rule that wants it.
 
         Args:
-            provider: of the call.
-            model: of the call, if it named one.
-            method: of the call.
-            path: at the provider.
-            shown_path: the same without its secrets.
-            correlation_id: of the call.
+            target: the call.
             asked: what the call's own header asks for.
             now: monotonic seconds.
             wall: seconds since the epoch.
@@ -219,24 +317,13 @@ class Faults:
         else:
             for one in (*self._added, *self._plans):
                 # Every rule counts the calls it names, whichever of them acts.
-                if one.wants(provider, model, method, path) and plan is None:
+                if one.wants(target) and plan is None:
                     plan = one
         if plan is None:
             return None
         plan.injected += 1
         self._total += 1
-        told = Injected(
-            number=self._total,
-            rule=plan.name,
-            call=plan.matched,
-            at=wall,
-            correlation_id=correlation_id,
-            provider=provider,
-            model=model,
-            method=method,
-            path=shown_path(),
-            fault=plan.rule.class_ or plan.rule.kind or "",
-        )
+        told = _record(plan, target, self._total, wall)
         self.record.append(told)
         return Fault(plan.rule, plan.name, told, now)
 
@@ -250,7 +337,7 @@ class Faults:
             "rules": [
                 {
                     "rule": plan.name,
-                    "fault": plan.rule.class_ or plan.rule.kind,
+                    "fault": fault_of(plan.rule),
                     "added": plan in added,
                     "matched": plan.matched,
                     "injected": plan.injected,
@@ -264,3 +351,39 @@ class Faults:
 
 def _plans(rules: Sequence[FaultSection], seed: int) -> list[_Plan]:
     return [_Plan(rule, index, seed) for index, rule in enumerate(rules)]
+
+
+def injection(fault: Fault) -> FaultInjected:
+    """The fact that a fault was injected."""
+    told = fault.injected
+    return FaultInjected(
+        at=told.at,
+        name=told.dependency or told.provider or "",
+        fault=told.fault,
+        rule=told.rule,
+        call=told.call,
+        correlation_id=told.correlation_id,
+        model=told.model,
+        counts=told.breakers,
+        of_dependency=told.dependency is not None,
+    )
+
+
+def _record(plan: _Plan, target: Target, number: int, wall: float) -> Injected:
+    rule = plan.rule
+    of_dependency = target.is_dependency
+    return Injected(
+        number=number,
+        rule=plan.name,
+        call=plan.matched,
+        at=wall,
+        correlation_id=target.correlation_id,
+        source="sidecar" if rule.source == "sidecar" else target.source,
+        provider=None if of_dependency else target.name,
+        dependency=target.name if of_dependency else None,
+        model=target.model,
+        method=target.method,
+        path=None if target.shown_path is None else target.shown_path(),
+        fault=fault_of(rule),
+        breakers=rule.breakers,
+    )

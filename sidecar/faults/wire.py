@@ -9,14 +9,19 @@ that the fault was made.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiohttp.http_parser import RawResponseMessage
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import ErrorClass
 from sidecar.faults import answers
-from sidecar.proxy.exchange import Exchange, UpstreamProtocol
+from sidecar.faults.streams import Events, Recoder, events_of, recoder_of
+from sidecar.faults.watched import IN_STREAMS
+from sidecar.proxy.exchange import Answer, Exchange, UpstreamProtocol
 from sidecar.proxy.failures import UpstreamFailed
 
 if TYPE_CHECKING:
@@ -34,11 +39,14 @@ DRIBBLE_SECONDS: Final = 0.02
 MISSING: Final = 16
 """Bytes by which an answer of the wrong length is shorter than it says."""
 
-_LATE = frozenset({"delay", "dribble", "cut", "error_event"})
-"""The kinds that need the provider's own answer."""
 
-_EVENT_END = re.compile(rb"\r?\n\r?\n")
-_LINE_END = re.compile(rb"\n")
+class Stage(Enum):
+    """How far a fault in a stream has come."""
+
+    BEFORE = auto()
+    OVER = auto()
+    UNTOUCHED = auto()
+
 
 Step = bytes | BaseException | None
 """Bytes that arrive, an error that ends the connection, or None for its orderly end."""
@@ -51,6 +59,7 @@ async def open_exchange(
     connect: Callable[[], Awaitable[Connection]],
     keep: Callable[[Connection], None],
     *,
+    method: str,
     head_only: bool,
     upgrades: bool,
 ) -> Exchange:
@@ -62,6 +71,7 @@ async def open_exchange(
         path: of the call at the provider.
         connect: leads to the provider, for the faults that need its own answer.
         keep: takes such a connection back.
+        method: of the request.
         head_only: the request is a HEAD.
         upgrades: the request asks for another protocol.
 
@@ -73,15 +83,15 @@ async def open_exchange(
         await asyncio.sleep(rule.after)
     if rule.kind == "refuse":
         detail = "connection refused (an injected fault)"
-        raise UpstreamFailed(
-            "connect_error", "connection_refused", detail, kind=Kind.CONNECTION, injected=True
-        )
+        raise UpstreamFailed("connect_error", "connection_refused", detail, kind=Kind.CONNECTION)
     loop = asyncio.get_running_loop()
-    if rule.kind in _LATE:
+    if not fault.is_played:
         connection = await connect()
         if rule.kind == "delay":
             return Exchange(connection, loop, keep, head_only=head_only, upgrades=upgrades)
-        return FaultyExchange(connection, loop, keep, fault, dialect, path, head_only=head_only)
+        return FaultyExchange(
+            connection, loop, keep, fault, dialect, path, method=method, head_only=head_only
+        )
     played = cast("Connection", Played(loop, _steps(fault, dialect, path)))
     return Exchange(played, loop, _drop, head_only=head_only, upgrades=upgrades)
 
@@ -192,7 +202,18 @@ class _Stage(asyncio.Transport):
 class FaultyExchange(Exchange):
     """The provider's own answer, to which something happens on the way."""
 
-    __slots__ = ("_carry", "_dialect", "_done", "_fault", "_left", "_path", "_ready")
+    __slots__ = (
+        "_dialect",
+        "_events",
+        "_fault",
+        "_grows",
+        "_left",
+        "_path",
+        "_ready",
+        "_recoder",
+        "_stage",
+        "_started",
+    )
 
     def __init__(
         self,
@@ -203,16 +224,46 @@ class FaultyExchange(Exchange):
         dialect: Dialect,
         path: str,
         *,
+        method: str,
         head_only: bool,
     ) -> None:
         super().__init__(connection, loop, keep, head_only=head_only)
         self._fault = fault
         self._dialect = dialect
         self._path = path
+        self._grows = dialect.streams_json(method, path)
+        self._events: Events | None = None
         self._left = fault.rule.events
-        self._carry = b""
         self._ready = b""
-        self._done = False
+        self._recoder: Recoder | None = None
+        self._started = False
+        self._stage = Stage.BEFORE
+
+    async def head(self) -> Answer:
+        """As it came, but for what a changed body makes untrue."""
+        answer = await super().head()
+        if self._fault.rule.kind not in IN_STREAMS:
+            return answer
+        message = answer.message
+        self._recoder = recoder_of(message.headers.get("Content-Encoding"))
+        if "Content-Length" not in message.headers or not self._is_stream(b""):
+            return answer
+        # What follows is longer or shorter than the provider could know.
+        headers = CIMultiDict(message.headers)
+        del headers["Content-Length"]
+        raw = tuple(pair for pair in message.raw_headers if pair[0].lower() != b"content-length")
+        told = RawResponseMessage(
+            version=message.version,
+            code=message.code,
+            reason=message.reason,
+            headers=CIMultiDictProxy(headers),
+            raw_headers=raw,
+            should_close=message.should_close,
+            compression=message.compression,
+            upgrade=message.upgrade,
+            chunked=True,
+        )
+        return Answer(told, answer.payload)
 
     @property
     def complete(self) -> bool:
@@ -228,51 +279,79 @@ class FaultyExchange(Exchange):
 
     async def part(self) -> bytes:
         """The next bytes of the body, as the fault lets them through."""
-        kind = self._fault.rule.kind
-        if kind == "dribble":
+        if self._fault.rule.kind == "dribble":
             return await self._trickle()
-        if self._done:
-            if kind == "cut":
-                raise self.failure(ConnectionResetError("an injected fault"))
-            return b""
-        if self._left <= 0:
-            return self._act(b"")
-        chunk = await super().part()
+        if self._stage is Stage.OVER:
+            return self._end()
+        if self._stage is Stage.BEFORE and self._left <= 0 and self._is_stream(b""):
+            return self._act(b"", first=True)
+        while True:
+            chunk = await super().part()
+            if self._stage is Stage.UNTOUCHED:
+                return chunk
+            passed = self._passed(chunk)
+            if passed or not chunk:
+                return passed
+
+    def _passed(self, chunk: bytes) -> bytes:
+        """What becomes of the next bytes; nothing where they are the beginning of more."""
+        recoder = self._recoder
         if not chunk:
-            return b""
-        end = self._end_of_events(chunk)
-        return chunk if end is None else self._act(chunk[:end])
-
-    def _act(self, before: bytes) -> bytes:
-        """The last event has passed: what follows is the fault."""
-        self._done = True
-        rule = self._fault.rule
-        if rule.kind == "cut":
-            if before:
-                return before
-            raise self.failure(ConnectionResetError("an injected fault"))
-        class_ = ErrorClass(rule.class_ or "transient")
-        return before + answers.stream_event(
-            self._dialect, class_, self._path, wait=rule.retry_after
-        )
-
-    def _end_of_events(self, chunk: bytes) -> int | None:
-        """Where in these bytes the last event that may pass ends; None if it does not."""
-        text = self._carry + chunk
-        for match in (_LINE_END if self._is_lines else _EVENT_END).finditer(text):
-            end = match.end() - len(self._carry)
-            if end > 0:
+            self._untouched(b"")
+            return b"" if recoder is None else recoder.end()
+        text: bytes | None = chunk if recoder is None else recoder.read(chunk)
+        if text is None and self._started:
+            # What was written anew of it cannot be taken back.
+            raise self.failure(ConnectionResetError("its coding cannot be read"))
+        if text is None:
+            return self._untouched(chunk)
+        if not self._started and text:
+            self._started = True
+            self._events = events_of(self._content_type, text, grows=self._grows)
+            if self._events is None:
+                return self._untouched(chunk)
+            if self._left <= 0:
+                return self._act(b"", first=True)
+        if self._events is not None:
+            for end in self._events.ends(text):
                 self._left -= 1
                 if self._left == 0:
-                    return end
-        self._carry = text[-3:] if not self._is_lines else b""
-        return None
+                    return self._act(text[:end])
+        return text if recoder is None or not text else recoder.write(text)
+
+    def _untouched(self, chunk: bytes) -> bytes:
+        self._stage = Stage.UNTOUCHED
+        self._recoder = None
+        return chunk
+
+    def _act(self, before: bytes, *, first: bool = False) -> bytes:
+        """The last event has passed: what follows is the fault."""
+        self._stage = Stage.OVER
+        rule, recoder = self._fault.rule, self._recoder
+        if rule.kind == "error_event":
+            class_ = ErrorClass(rule.class_ or "transient")
+            event = answers.stream_event(self._dialect, class_, self._path, wait=rule.retry_after)
+            events = self._events or events_of(self._content_type, b"", grows=self._grows)
+            before += event if events is None else events.put(event, first=first)
+            self._fault.said = True
+        if recoder is not None and before:
+            before = recoder.write(before)
+        return before or self._end()
+
+    def _end(self) -> bytes:
+        """What comes behind the fault."""
+        if self._fault.rule.kind == "cut":
+            raise self.failure(ConnectionResetError("an injected fault"))
+        recoder, self._recoder = self._recoder, None
+        return b"" if recoder is None else recoder.end()
 
     @property
-    def _is_lines(self) -> bool:
+    def _content_type(self) -> str | None:
         message = self._message
-        kind = "" if message is None else message.headers.get("Content-Type", "")
-        return "ndjson" in kind or "jsonl" in kind
+        return None if message is None else message.headers.get("Content-Type")
+
+    def _is_stream(self, first: bytes) -> bool:
+        return events_of(self._content_type, first, grows=self._grows) is not None
 
     async def _trickle(self) -> bytes:
         if not self._ready:

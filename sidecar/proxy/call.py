@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
 from sidecar.breaker.bulkhead import Bulkhead
-from sidecar.breaker.model import Kind, Mode, Outcome, Refusal
+from sidecar.breaker.model import Kind, Mode, Outcome, Refusal, State
 from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
 from sidecar.faults.injector import Fault as InjectedFault
+from sidecar.faults.injector import Target, injection
 from sidecar.proxy import headers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
@@ -75,6 +76,7 @@ class Call:
     """
 
     __slots__ = (
+        "_aside",
         "_asked",
         "_attempts",
         "_bulkhead",
@@ -130,6 +132,7 @@ class Call:
         self._place_would_refuse = False
         self._unreadable = unreadable
         self._ending: Ending | None = None
+        self._aside = False
         self._asked: FaultSection | None = None
         self._fault: InjectedFault | None = None
         self._finished = False
@@ -253,10 +256,7 @@ class Call:
             await self._pass_gates(runtime)
         else:
             self._admit(runtime)
-        if runtime.bulkhead.enter():
-            self._bulkhead = runtime.bulkhead
-        else:
-            await self._wait_for_place(runtime)
+        await self._take_place(runtime)
         self.repeats = repeats_of(self, runtime)
         if self.repeats is None:
             await self._send(runtime, rest)
@@ -265,7 +265,16 @@ class Call:
 
     async def _send(self, runtime: Runtime, rest: str) -> None:
         incoming, plane = self.incoming, self.plane
-        self._fault = self._chosen_fault(runtime)
+        self._fault = fault = self._chosen_fault(runtime)
+        if self._aside and (fault is None or fault.counts or not fault.is_played):
+            # What stood aside for a fault is a call like any other again.
+            self._aside = False
+            self._admit(runtime)
+            await self._take_place(runtime)
+        if self.repeats is not None:
+            self.repeats.begins(counts=self.is_evidence)
+        if fault is not None:
+            await self._meet(fault)
         self._forwarding = forwarding = Forwarding(
             runtime,
             incoming,
@@ -282,10 +291,10 @@ class Call:
         self._upstream_status = answer.message.code
         if self.trace is not None:
             self.trace.attempts[-1].status = self._upstream_status
-        if self.admission is not None and self._is_evidence:
+        if self.admission is not None and self.is_evidence:
             self.admission.first_byte(self._first_byte_at)
         network = plane.watch.network
-        if network.uneasy and runtime.upstream.host is not None and self._fault is None:
+        if network.uneasy and runtime.upstream.host is not None and self.is_evidence:
             network.reached(runtime.upstream.host, self._first_byte_at)
         assert forwarding.exchange is not None
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
@@ -304,8 +313,16 @@ class Call:
         total = None if self.runtime is None else self.runtime.config.timeouts.total
         return inf if total is None else total - (machine.monotonic() - self._started)
 
-    async def forget_attempt(self) -> None:
-        """Drops what an attempt came to, frees its connection, and begins the request anew."""
+    async def forget_attempt(self, envelope: Envelope) -> None:
+        """Drops what an attempt came to, frees its connection, and begins the request anew.
+
+        Args:
+            envelope: what it came to.
+        """
+        if self._fault is not None:
+            self._fault.finished(
+                machine.monotonic(), status=0, decision="repeated", verdict=None, envelope=envelope
+            )
         forwarding, self._forwarding = self._forwarding, None
         if forwarding is not None:
             self._count(forwarding)
@@ -400,22 +417,69 @@ class Call:
         asked, faults = self._asked, self.plane.faults
         if asked is None and not faults.active:
             return None
-        return faults.choose(
-            provider=runtime.name,
+        target = Target(
+            name=runtime.name,
+            source="http",
+            correlation_id=self.correlation_id,
             model=self._model,
             method=self.incoming.method,
             path=self.path,
             shown_path=self._shown_path,
-            correlation_id=self.correlation_id,
-            asked=asked,
-            now=machine.monotonic(),
-            wall=machine.wall(),
         )
+        return faults.choose(target, asked, machine.monotonic(), machine.wall())
 
     @property
-    def _is_evidence(self) -> bool:
+    def is_evidence(self) -> bool:
         """Does the call say something about the provider? An injected fault does only if asked."""
         return self._fault is None or self._fault.counts
+
+    async def _meet(self, fault: InjectedFault) -> None:
+        """A fault is the call's from here on.
+
+        Raises:
+            Refused: it is a refusal of the daemon's own.
+            UpstreamFailed: it is a failure that the daemon tells of.
+        """
+        from sidecar.faults.own import raise_own  # noqa: PLC0415 - only tests need it
+        from sidecar.faults.watched import Watched  # noqa: PLC0415 - likewise
+
+        self.plane.observer.emit(injection(fault))
+        self.out = Watched(
+            self.connection, http10=self.incoming.http10, keep=self.out.keep, fault=fault
+        )
+        if fault.is_played and not fault.counts:
+            self._step_aside()
+        if fault.rule.source != "sidecar":
+            return
+        if fault.rule.after is not None:
+            await asyncio.sleep(fault.rule.after)
+        if fault.decision == "breaker_open" and self.admission is not None:
+            self._refusal = Refusal(
+                key=self.admission.key,
+                state=State.OPEN,
+                mode=self.admission.mode,
+                retry_after=fault.wait,
+                reason="an injected fault",
+            )
+        raise_own(fault)
+
+    def _step_aside(self) -> None:
+        """Gives back at once what a real call could want: probe, place, question to a budget."""
+        self._aside = True
+        nothing = Outcome(Verdict.NEUTRAL)
+        if self._passage is not None:
+            self._passage.settle(nothing)
+        if self.admission is not None:
+            self.admission.settle(nothing, machine.monotonic())
+        if self._bulkhead is not None:
+            self._bulkhead.leave()
+            self._bulkhead = None
+
+    async def _take_place(self, runtime: Runtime) -> None:
+        if runtime.bulkhead.enter():
+            self._bulkhead = runtime.bulkhead
+        else:
+            await self._wait_for_place(runtime)
 
     async def _wait_for_place(self, runtime: Runtime) -> None:
         """Waits until one of the provider's calls has ended; not for long, and not with all.
@@ -448,7 +512,7 @@ class Call:
     def heard(self) -> None:
         """The upstream has sent something."""
         now = self.heard_at = machine.monotonic()
-        if self.key is not None and self.runtime is not None:
+        if self.key is not None and self.runtime is not None and self.is_evidence:
             self.runtime.heard[self.key] = now
 
     def secrets(self) -> tuple[str, ...]:
@@ -466,7 +530,7 @@ class Call:
         runtime = self.runtime
         if runtime is None or not (runtime.gates.limits or runtime.config.shedding.preempt):
             return
-        if self.admission is None or self.admission.mode is Mode.OFF or not self._is_evidence:
+        if self.admission is None or self.admission.mode is Mode.OFF or not self.is_evidence:
             return
         passage = self._passage = self._passage or self._passage_of(runtime)
         passage.accepted()
@@ -485,9 +549,9 @@ class Call:
             return self._verdict or outcome.verdict
         self.settled = True
         runtime, admission = self.runtime, self.admission
-        if not self._is_evidence:
+        if not self.is_evidence:
             told = Outcome(Verdict.NEUTRAL)
-            if self._passage is not None:
+            if self._passage is not None and not self._aside:
                 self._passage.settle(told)
         else:
             network = self.plane.watch.network
@@ -500,7 +564,7 @@ class Call:
                 outcome = self._tell_gates(runtime, outcome)
             told = outcome
         self._verdict = outcome.verdict
-        if self._signing is not None and outcome.code == "token_expired":
+        if self._signing is not None and outcome.code == "token_expired" and self.is_evidence:
             self._signing.expired()
         if admission is not None:
             tracing = self.plane.tracing
@@ -560,6 +624,11 @@ class Call:
         alive = runtime.heard.get(self.key or "", 0.0) > since
         return None if alive or silence < runtime.config.timeouts.abandoned else silence
 
+    def _heard_by_breaker(self) -> Verdict | None:
+        if self.decision in replies.LOCAL:
+            return None
+        return self._verdict if self.is_evidence else Verdict.NEUTRAL
+
     def _would_refuse(self) -> bool:
         admission, passage = self.admission, self._passage
         breaker = admission is not None and admission.would_refuse is not None
@@ -611,7 +680,7 @@ class Call:
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:
         """No usable answer came: says so, in the caller's dialect."""
-        if self.runtime is not None:
+        if self.runtime is not None and self.is_evidence:
             failure = self.plane.watch.judge(self.runtime, failure)
         self.decision = failure.decision
         self.settle(
@@ -786,7 +855,7 @@ class Call:
                 status=self.out.status,
                 upstream_status=self._upstream_status,
                 envelope=classified.brief if classified else None,
-                verdict=None if self.decision in replies.LOCAL else self._verdict,
+                verdict=self._heard_by_breaker(),
                 rule=classified.rule if classified else "",
                 correlation_id=self.correlation_id,
                 duration=now - started,

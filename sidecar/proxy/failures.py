@@ -51,7 +51,6 @@ class UpstreamFailed(Exception):
         sent: the request (or some of it) had left when the failure came.
         names_this_machine: it can only be the trouble of the machine that this runs on.
         unknown_issuer: a certificate was issued by nobody that is known here.
-        injected: it was made on purpose, and says nothing about any machine.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class UpstreamFailed(Exception):
         sent: bool = False,
         names_this_machine: bool = False,
         unknown_issuer: bool = False,
-        injected: bool = False,
     ) -> None:
         super().__init__(decision, code, detail)
         self.decision = decision
@@ -76,7 +74,6 @@ class UpstreamFailed(Exception):
         self.sent = sent
         self.names_this_machine = names_this_machine
         self.unknown_issuer = unknown_issuer
-        self.injected = injected
 
 
 class CallerGone(Exception):

@@ -168,6 +168,7 @@ class Forwarding:
             self._rest.partition("?")[0],
             connect,
             upstream.keep,
+            method=self._incoming.method,
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
         )

@@ -89,7 +89,6 @@ class NetworkWatch:
             return self._judge_trust(host, failure)
         if (
             host is None
-            or failure.injected
             or failure.decision != "connect_error"
             or failure.verdict is not Verdict.FAILURE
             or failure.code == "tls_failure"

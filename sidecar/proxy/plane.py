@@ -21,7 +21,11 @@ from sidecar.breaker.admission import Admission
 from sidecar.breaker.model import Mode, Refusal, State
 from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
-from sidecar.config.fault_rules import header_document, read_fault_document
+from sidecar.config.fault_rules import (
+    concerns_dependencies,
+    header_document,
+    read_fault_document,
+)
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
 from sidecar.config.schema import FaultSection
@@ -177,10 +181,13 @@ class DataPlane:
         if header is None or not self.faults.allowed:
             return None
         try:
-            return read_fault_document(header_document(header))
+            rule = read_fault_document(header_document(header))
         except ConfigError as error:
             told = "; ".join(problem.message for problem in error.problems)
             raise Refused("bad_request", f"x-sidecar-fault: {told}") from None
+        if concerns_dependencies(rule):
+            raise Refused("bad_request", "x-sidecar-fault: this call is of a provider")
+        return rule
 
     def known(self) -> str:
         """What is said to a call for a provider that is not there; quotes nothing of it."""

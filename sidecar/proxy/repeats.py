@@ -35,11 +35,13 @@ class SendAgain(Exception):
 
     Attributes:
         wait: seconds until then.
+        envelope: what it would have told.
     """
 
-    def __init__(self, wait: float) -> None:
+    def __init__(self, wait: float, envelope: Envelope) -> None:
         super().__init__(wait)
         self.wait = wait
+        self.envelope = envelope
 
 
 class Repeats:
@@ -62,6 +64,7 @@ class Repeats:
         "_began_wall",
         "_budget",
         "_call",
+        "_counted",
         "_number",
         "_runtime",
         "attempts",
@@ -75,12 +78,23 @@ class Repeats:
         self._began = self._began_wall = 0.0
         self._budget = budget
         self._call = call
+        self._counted = False
         self._number = 0
         self._runtime = runtime
         self.attempts: list[dict[str, Any]] = []
         self.over = False
         call.incoming.keep(KEPT)
-        budget.called(clock.monotonic())
+
+    def begins(self, *, counts: bool) -> None:
+        """An attempt begins.
+
+        Args:
+            counts: it is a call of the provider's, and not a fault that nobody is to hear of: those
+                neither fill the budget nor spend from it.
+        """
+        if counts and not self._counted:
+            self._counted = True
+            self._budget.called(clock.monotonic())
 
     async def run(self, send: Callable[[], Awaitable[None]]) -> None:
         """Sends the request, and again while that is allowed and helps.
@@ -95,16 +109,19 @@ class Repeats:
             try:
                 await send()
             except SendAgain as again:
-                wait = again.wait
+                wait, envelope = again.wait, again.envelope
             except UpstreamFailed as failure:
-                failed = call.plane.watch.judge(self._runtime, failure)
-                found = self._next(call.envelope_of(failed))
+                failed = failure
+                if call.is_evidence:
+                    failed = call.plane.watch.judge(self._runtime, failure)
+                envelope = call.envelope_of(failed)
+                found = self._next(envelope)
                 if found is None:
                     raise failed from None
                 wait = found
             else:
                 return
-            await call.forget_attempt()
+            await call.forget_attempt(envelope)
             await asyncio.sleep(wait)
 
     def reconsider(self, classified: Classified) -> Classified:
@@ -118,7 +135,7 @@ class Repeats:
             return classified
         wait = self._next(envelope)
         if wait is not None:
-            raise SendAgain(wait)
+            raise SendAgain(wait, envelope)
         return classified.replaced(self.told(envelope))
 
     def told(self, envelope: Envelope) -> Envelope:
@@ -148,7 +165,10 @@ class Repeats:
             self._runtime.config.shedding.max_wait,
             random.random(),  # noqa: S311 - it spreads calls, it hides nothing
         )
-        if wait is None or wait >= call.time_left or not self._budget.take(clock.monotonic()):
+        if wait is None or wait >= call.time_left:
+            return None
+        now = clock.monotonic()
+        if not (self._budget.take(now) if call.is_evidence else self._budget.has_some(now)):
             return None
         self.attempts.append(self._line(envelope, wait))
         self._tell(envelope.code)

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from sidecar.envelope.model import Envelope, Verdict
-from sidecar.telemetry.observer import CallFinished, DependencyCalled, Ending
+from sidecar.telemetry.observer import CallFinished, DependencyCalled, Ending, FaultInjected
 
 Line = tuple[str, int, dict[str, Any]]
 """The event, its level and its facts."""
@@ -81,8 +81,24 @@ def reported(call: DependencyCalled, envelope: Envelope) -> Line:
     }
     if call.would_refuse:
         facts["would_refuse"] = True
+    if call.fault is not None:
+        facts["fault"] = call.fault
     level = logging.WARNING if call.verdict is Verdict.FAILURE else logging.INFO
     return "call.failed", level, facts
+
+
+def injected(fault: FaultInjected) -> Line:
+    """The line of a fault, whatever becomes of its call: also one that nobody notices."""
+    facts: dict[str, Any] = {
+        "correlation_id": fault.correlation_id,
+        "dependency" if fault.of_dependency else "provider": fault.name,
+        "model": fault.model,
+        "fault": fault.rule,
+        "injected": fault.fault,
+        "call": fault.call,
+        "breakers": fault.counts,
+    }
+    return "fault.injected", logging.INFO, facts
 
 
 def _told(envelope: Envelope, request_id: str | None = None) -> dict[str, Any]:

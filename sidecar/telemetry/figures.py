@@ -24,6 +24,7 @@ from sidecar.telemetry.observer import (
     Ending,
     Fact,
     Fault,
+    FaultInjected,
     ending_of,
 )
 
@@ -93,6 +94,7 @@ class ProviderFigures:
         "envelopes",
         "first_byte",
         "first_content",
+        "injected",
         "opened",
         "overhead",
         "permits_expired",
@@ -113,6 +115,7 @@ class ProviderFigures:
         self.reclassified = dict.fromkeys(instruments.CLASSES, 0)
         self.endings = dict.fromkeys(instruments.ENDINGS, 0)
         self.refused = dict.fromkeys(instruments.REFUSALS, 0)
+        self.injected: dict[str, int] = dict.fromkeys(instruments.CLASSES, 0)
         self.would_refuse = 0
         self.attempts = 0
         self.permits_expired = 0
@@ -199,6 +202,10 @@ class Figures:
             self.reloads["refused" if fact.problems else "taken"] += 1
         elif isinstance(fact, Fault):
             self.faults[fact.where if fact.where in _FAULTS else OTHER] += 1
+        elif isinstance(fact, FaultInjected):
+            figures = self.named.get(fact.name)
+            if figures is not None:
+                figures.injected[fact.fault] = figures.injected.get(fact.fault, 0) + 1
 
     def _call(self, call: CallFinished) -> None:
         provider = call.provider or ""

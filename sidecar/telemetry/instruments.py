@@ -9,10 +9,12 @@ closed lists. There are no names of our own where OpenTelemetry has one for the 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import get_args
 
 import msgspec
 
 from sidecar.breaker.model import Cause, State, UpstreamVerdict
+from sidecar.config.schema import FaultDecision, FaultKind
 from sidecar.envelope.model import ErrorClass, Source, Verdict
 from sidecar.telemetry.observer import LOCAL_REFUSALS, Ending
 
@@ -28,6 +30,7 @@ ENDINGS = tuple(ending.value for ending in Ending)
 HEALTH = tuple(verdict.value for verdict in UpstreamVerdict)
 RELOADS = ("taken", "refused")
 FAULTS = ("admin", "breaker", "classify", "loop", "proxy", "telemetry", "other")
+INJECTED = (*CLASSES, *get_args(FaultKind), *get_args(FaultDecision))
 SIGNALS = ("traces", "metrics", "logs")
 PACING = ("idle", "waiting", "shedding")
 YES_NO = ("true", "false")
@@ -57,6 +60,7 @@ LABELS = {
     "code": "code of the envelope: the project's own words, statuses, codes that the dialects know,"
     " the class of a SQLSTATE as `40xxx`; `other` for what only an upstream knows",
     "result": "whether a reload was taken",
+    "fault": "what was done to a call: a class of error, a kind of fault, the daemon's own answer",
     "where": "the part of the daemon that failed",
     "signal": "what is exported",
     "version": "of the daemon",
@@ -190,6 +194,10 @@ CODES = _own(
     "envelopes.coded", _C, "{envelope}", ("provider", "class", "source", "code"),
     "The same by code; a series begins with the first envelope of its code",
 )  # fmt: skip
+INJECTIONS = _own(
+    "faults.injected", _C, "{fault}", ("provider", "fault"),
+    "Faults that were injected into calls on purpose; what is no class begins with its first",
+)  # fmt: skip
 RECLASSIFIED = _own(
     "reclassified", _C, "{answer}", ("provider", "class"),
     "Answers whose status was not one of their class's own: a typo dressed as an outage",
@@ -315,10 +323,10 @@ STARTED = Instrument(
 INSTRUMENTS: tuple[Instrument, ...] = (
     BREAKER_STATE, BREAKER_ENFORCED, BREAKER_TRANSITIONS, BREAKER_OPEN_TIME, BREAKER_RETRY_AFTER,
     BREAKER_WINDOW, BREAKER_RUN, BREAKER_PROBES, PROVIDER_VERDICT, CALLS, ENDED, IN_FLIGHT, REFUSED,
-    WOULD_REFUSE, ENVELOPES, CODES, RECLASSIFIED, ATTEMPTS, FIRST_BYTE, FIRST_CONTENT, DURATION,
-    OVERHEAD, SHEDDING_STATE, SHEDDING_RATE, SHEDDING_QUEUE, SHEDDING_WAIT, QUOTA, PERMITS_EXPIRED,
-    NETWORK, RELOADS_DONE, RELOAD_GOOD, CONFIG, GENERATION, BUILD, FAULTS_SEEN, LISTENER_FAILURES,
-    EXPORTED, DROPPED, LINES_DROPPED, LINES_HELD, LOOP_DELAY, MEMORY, DESCRIPTORS,
-    DESCRIPTORS_MOST, CPU, STARTED,
+    WOULD_REFUSE, ENVELOPES, CODES, RECLASSIFIED, INJECTIONS, ATTEMPTS, FIRST_BYTE, FIRST_CONTENT,
+    DURATION, OVERHEAD, SHEDDING_STATE, SHEDDING_RATE, SHEDDING_QUEUE, SHEDDING_WAIT, QUOTA,
+    PERMITS_EXPIRED, NETWORK, RELOADS_DONE, RELOAD_GOOD, CONFIG, GENERATION, BUILD, FAULTS_SEEN,
+    LISTENER_FAILURES, EXPORTED, DROPPED, LINES_DROPPED, LINES_HELD, LOOP_DELAY, MEMORY,
+    DESCRIPTORS, DESCRIPTORS_MOST, CPU, STARTED,
 )  # fmt: skip
 """In the order of the page."""

@@ -30,6 +30,7 @@ from sidecar.telemetry.observer import (
     Ending,
     Fact,
     Fault,
+    FaultInjected,
     NetworkChange,
     Transition,
     ending_of,
@@ -135,6 +136,9 @@ class LogListener:
                 seconds=fact.duration,
                 reason=fact.reason,
             )
+        elif isinstance(fact, FaultInjected):
+            name, level, facts = call_lines.injected(fact)
+            event(name, level=level, **facts)
         elif isinstance(fact, Fault):
             self._fault(fact)
 

@@ -175,6 +175,7 @@ class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         verdict: what the breaker heard; None if it was not asked.
         rule: which rule of the classification decided.
         would_refuse: the breaker would have refused, had it been enforced.
+        fault: the rule of the fault that was injected; None for a call as it was.
     """
 
     at: float
@@ -186,6 +187,33 @@ class DependencyCalled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     verdict: Verdict | None = None
     rule: str = ""
     would_refuse: bool = False
+    fault: str | None = None
+
+
+class FaultInjected(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something was done to a call on purpose; what becomes of the call is told by its own fact.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        name: of the provider or dependency.
+        fault: what: a class, a kind, or a decision of the daemon's own; a closed list.
+        rule: the rule's name.
+        call: how many calls the rule had matched by then.
+        correlation_id: of the call.
+        model: that the request named, if any.
+        counts: the real breakers hear of it.
+        of_dependency: the agent makes the call itself.
+    """
+
+    at: float
+    name: str
+    fault: str
+    rule: str
+    call: int
+    correlation_id: str
+    model: str | None = None
+    counts: bool = False
+    of_dependency: bool = False
 
 
 class ConfigReloaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,6 +285,7 @@ Fact = (
     | ConfigReloaded
     | Controlled
     | Fault
+    | FaultInjected
 )
 Listener = Callable[[Fact], None]
 

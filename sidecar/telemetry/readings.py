@@ -201,6 +201,7 @@ def _of_provider(samples: dict[str, list[Sample]], name: str, own: ProviderFigur
         (of.ENDED, own.endings),
         (of.REFUSED, own.refused),
         (of.RECLASSIFIED, own.reclassified),
+        (of.INJECTIONS, own.injected),
     ):
         samples[instrument.name] += [((name, word), count) for word, count in counts.items()]
     samples[of.ENVELOPES.name] += [((name, *key), count) for key, count in own.envelopes.items()]

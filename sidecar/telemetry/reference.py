@@ -18,6 +18,7 @@ _VALUES = {
     "ending": ", ".join(f"`{word}`" for word in of.ENDINGS),
     "class": ", ".join(f"`{word}`" for word in of.CLASSES),
     "source": ", ".join(f"`{word}`" for word in of.SOURCES),
+    "fault": ", ".join(f"`{word}`" for word in of.INJECTED),
     "result": ", ".join(f"`{word}`" for word in of.RELOADS),
     "where": ", ".join(f"`{word}`" for word in of.FAULTS),
     "signal": ", ".join(f"`{word}`" for word in of.SIGNALS),
