@@ -170,9 +170,12 @@ def _obey(
 ) -> tuple[ErrorClass, bool, Verdict]:
     """`X-Should-Retry`, its two literal values: it changes whether to repeat, never the verdict.
 
-    It cannot revive a terminal code. A conflict (409) that may be repeated is a passing one.
+    It cannot revive a terminal code. A conflict (409) that may be repeated is a passing one. An
+    expired token stays retryable: not to repeat as it is does not speak of after a refresh.
     """
     if wish == "false":
+        if decision.code == "token_expired":
+            return class_, retryable, verdict
         return class_, False, verdict
     if wish != "true" or decision.terminal:
         return class_, retryable, verdict
@@ -196,7 +199,9 @@ def _codes(evidence: Evidence, decision: Decision, redactor: Redactor) -> tuple[
     if source is not None and not is_prose(source):
         named = evidence.problem or is_reference(source)
         code = clean_code(last_segment(source) if named else source, redactor)
-    code = code if code.strip("_.:/#-") else str(evidence.status)
+    if not code.strip("_.:/#-"):
+        # The status of a stream that fails after a 200 is no code of the failure.
+        code = "stream_error" if evidence.stream and evidence.status < 400 else str(evidence.status)
     return code, source if source is not None and (source != code or decision.by_code) else None
 
 

@@ -48,6 +48,7 @@ _STATED_IN_GRAPHQL = (
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _HEADING = re.compile(r"<h1[^>]*>(.*?)</h1", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]{0,200}>")
+_XML_MEMBER = re.compile(r"<(Code|Message|RequestId)>([^<]{0,4096})</", re.IGNORECASE)
 # A gateway in front of a gateway in front of a provider.
 _DEEPEST = 3
 
@@ -225,6 +226,29 @@ def read_text(seen: Seen) -> Evidence:
     return Evidence(
         status=seen.status, seen=seen, message=message.strip(), headers=seen.headers, html=html
     )
+
+
+def error_in_xml(seen: Seen) -> Found | None:
+    """The error of a body in the XML of object stores and older services of clouds; else None.
+
+    S3 and what copies it, Azure's and Google's stores, and AWS' query services put a `<Code>` and
+    a `<Message>` into an `<Error>`.
+    """
+    start = seen.body[:512].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not start.startswith(b"<") or b"<Error" not in start:
+        return None
+    text = seen.body[:65536].decode("utf-8", "replace")
+    told: dict[str, str] = {}
+    for member, value in _XML_MEMBER.findall(text):
+        told.setdefault(member.lower(), unescape(value).strip())
+    if not told.get("code"):
+        return None
+    error = {
+        "code": told["code"],
+        "message": told.get("message", ""),
+        "requestId": told.get("requestid"),
+    }
+    return Found(error, error)
 
 
 def with_header_code(evidence: Evidence, code: str) -> Evidence:

@@ -314,7 +314,7 @@ def _unknown(evidence: Evidence, dialect: Dialect) -> Decision:
     class_ = ErrorClass.TRANSIENT if evidence.stream else dialect.unknown_in_success
     return Decision(
         class_=class_,
-        code="stream_error" if evidence.stream and evidence.code is None else None,
+        code=None,
         rule="an error inside a success that says nothing else",
         raw_code=evidence.code,
         bare=True,

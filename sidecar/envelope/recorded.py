@@ -198,9 +198,12 @@ def _answer(
     request: Mapping[str, Any],
     now: float,
 ) -> RecordedAnswer:
-    status = whole(response.get("status"))
-    if status is None or not 100 <= status <= 999:
+    told = response.get("status")
+    status = whole(told)
+    if told is None:
         raise RecordedError("status is missing: a number from 100 to 999")
+    if status is None or not 100 <= status <= 999:
+        raise RecordedError(f"status is a number from 100 to 999, not {shown(told)}")
     headers = _headers(response.get("headers"))
     body = _body(response.get("body"), response.get("body_encoding"))
     coding = headers.get("content-encoding")

@@ -190,6 +190,38 @@ def test_should_retry(status, body, wish, expected):
     assert (envelope.class_, envelope.retryable, classified.verdict) == expected
 
 
+def test_not_to_repeat_as_it_is_leaves_the_refresh_of_an_expired_token():
+    given = seen(401, error("token_expired"), {"x-should-retry": "false"})
+    envelope = classify(given, get("generic")).envelope
+    assert (envelope.code, envelope.retryable) == ("token_expired", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (503, "SlowDown", ("rate_limit", "SlowDown", "throttle")),
+        (503, "ServerBusy", ("transient", "ServerBusy", "failure")),
+        (404, "NoSuchKey", ("permanent", "NoSuchKey", "alive")),
+        (403, "AccessDenied", ("authentication", "AccessDenied", "alive")),
+        (400, "ExpiredToken", ("authentication", "token_expired", "alive")),
+    ],
+)
+@pytest.mark.parametrize("dialect", ["generic", "aws-edge", "cloudflare", "auto", "bedrock"])
+@pytest.mark.parametrize("begin", ["", '\ufeff<?xml version="1.0" encoding="utf-8"?>\n'])
+def test_the_xml_of_object_stores(dialect, begin, status, code, expected):
+    body = f"{begin}<Error><Code>{code}</Code><Message>Not &quot;now&quot;</Message></Error>"
+    given = seen(status, body.encode(), {"content-type": "application/xml"})
+    classified = classify(given, get(dialect))
+    envelope = classified.envelope
+    assert (envelope.class_, envelope.code, classified.verdict) == expected
+    assert envelope.message == 'Not "now"'
+
+
+def test_other_xml_is_text():
+    given = seen(500, b"<fault><Code>x</Code>it broke</fault>", {"content-type": "text/xml"})
+    assert classify(given, get("generic")).envelope.code == "500"
+
+
 def test_a_short_reset_settles_a_quota_word_of_an_unknown_gateway():
     given = seen(429, error("insufficient_quota"), {"retry-after": "20"})
     assert classify(given, get("openai-compatible")).verdict == "throttle"

@@ -194,6 +194,27 @@ def test_error_events(dialect, path, data, class_, code):
     assert (stream.failed.envelope.class_, stream.failed.envelope.code) == (class_, code)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "told", "expected"),
+    [
+        ("Client specified an invalid argument", "Bad tools", ("validation", "alive")),
+        ("Client specified an invalid argument", "Incorrect API key", ("authentication", "alive")),
+        ("Some resource has been exhausted", "Too many requests", ("rate_limit", "throttle")),
+        ("Some resource has been exhausted", "Out of credits", ("permanent", "alive")),
+        ("Some requested entity was not found", "No such thing", ("permanent", "alive")),
+        ("The operation was aborted", "Try again", ("transient", "alive")),
+        ("The service is currently unavailable", "No first token", ("transient", "failure")),
+        ("A sentence of another day", "Who knows", ("transient", "failure")),
+    ],
+)
+def test_a_stream_of_xai_has_no_status_but_a_sentence(sentence, told, expected):
+    stream = reader("xai")
+    stream.feed(b"data: " + json.dumps({"code": sentence, "error": told}).encode() + b"\n\n")
+    classified = stream.finish(clean=True)
+    assert (classified.envelope.class_, classified.verdict) == expected
+    assert classified.envelope.code != "200"
+
+
 def test_a_deepseek_overload_is_a_finish_reason():
     stream = reader("deepseek")
     stream.feed(chunk({"content": "x"}, "insufficient_system_resource"))

@@ -8,8 +8,6 @@ decides, not the status.
 
 from __future__ import annotations
 
-import re
-from html import unescape
 from typing import ClassVar
 
 import msgspec
@@ -28,8 +26,6 @@ from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import as_word
 from sidecar.envelope.locate import Found
 from sidecar.envelope.model import ErrorClass, Headers, Seen, Verdict
-
-_XML_MEMBER = re.compile(r"<(Code|Message|RequestId)>([^<]{0,4096})</", re.IGNORECASE)
 
 # The union of what the SDKs take for a throttle.
 THROTTLES = words(
@@ -184,22 +180,6 @@ class AWS(Dialect):
         if name:
             found = msgspec.structs.replace(found, error={**found.error, "exception": name})
         return super().read(found, seen, stream=stream)
-
-    def read_text(self, seen: Seen) -> Evidence:
-        """Of XML what it says; else the text with the name that the headers give."""
-        text = seen.body[:65536].decode("utf-8", "replace")
-        told: dict[str, str] = {}
-        if text.lstrip()[:1] == "<" and "<Code>" in text:
-            for member, value in _XML_MEMBER.findall(text):
-                told.setdefault(member.lower(), unescape(value).strip())
-        if told.get("code"):
-            error = {
-                "code": told["code"],
-                "message": told.get("message", ""),
-                "requestId": told.get("requestid"),
-            }
-            return self.read(Found(error, error), seen)
-        return super().read_text(seen)
 
     def code_in_headers(self, headers: Headers) -> str:
         """The name of the exception."""

@@ -17,7 +17,13 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule, RuleTable
-from sidecar.envelope.evidence import Evidence, read, read_text, with_header_code
+from sidecar.envelope.evidence import (
+    Evidence,
+    error_in_xml,
+    read,
+    read_text,
+    with_header_code,
+)
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.frames import Frame
 from sidecar.envelope.locate import Found, find_error, is_problem
@@ -254,7 +260,10 @@ class Dialect:
         return with_header_code(evidence, self.code_in_headers(seen.headers))
 
     def read_text(self, seen: Seen) -> Evidence:
-        """The evidence in a body in which no error was located: a page, a text, nothing."""
+        """The evidence in a body that is no JSON: of XML what it says, a page, a text, nothing."""
+        found = error_in_xml(seen)
+        if found is not None:
+            return self.read(found, seen)
         return with_header_code(read_text(seen), self.code_in_headers(seen.headers))
 
     def code_in_headers(self, headers: Headers) -> str:

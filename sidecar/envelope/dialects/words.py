@@ -20,7 +20,7 @@ PERMANENT = ErrorClass.PERMANENT
 _THROTTLE_WORDS = words(
     "rate_limit_exceeded rate_limit_error rate_limit rate_limited ratelimited"
     " rate_limit_reached rate_limit_reached_error ratelimitreached ratelimitexceeded"
-    " ratelimiterror slow_down too_many_requests toomanyrequests toomanyrequestsexception"
+    " ratelimiterror slow_down slowdown too_many_requests toomanyrequests toomanyrequestsexception"
     " requests_limit_exceeded tokens_limit_exceeded request_rate_limit_exceeded"
     " throttling_error throttled throttlingexception quota_exceeded_per_minute over_query_limit"
 )
