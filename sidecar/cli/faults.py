@@ -15,6 +15,7 @@ import msgspec
 from sidecar.cli import arguments as shared
 from sidecar.cli.errors import CommandError, Exit, printable
 from sidecar.cli.settings import load
+from sidecar.config.suggest import nearest
 from sidecar.envelope import dialects
 from sidecar.faults.matrix import Row, rows
 from sidecar.proxy.runtime import dialect_of
@@ -24,7 +25,9 @@ EVERY = "all"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("what", choices=("matrix",), help="matrix: every class in every form")
+    parser.add_argument(
+        "what", metavar="matrix", choices=("matrix",), help="every class in every form"
+    )
     parser.add_argument(
         "provider",
         metavar="PROVIDER",
@@ -54,8 +57,10 @@ def _dialects(arguments: argparse.Namespace) -> list[dialects.Dialect]:
         return [dialect_of(configured[name])]
     if name in dialects.NAMES:
         return [dialects.get(name)]
-    known = ", ".join(sorted({*configured, *dialects.NAMES}))
-    raise CommandError(f"there is no {printable(name)}; known are {known}", Exit.USAGE)
+    known = sorted({*configured, *dialects.NAMES})
+    near = nearest(name, known)
+    hint = f"did you mean {near}? Known are" if near else "known are"
+    raise CommandError(f"there is no {printable(name)}; {hint} {', '.join(known)}", Exit.USAGE)
 
 
 def _draw(found: list[Row]) -> None:

@@ -386,6 +386,8 @@ def _takes(kind: inspect.Type) -> str:
         return ", ".join(f"`{value}`" for value in kind.values)
     if isinstance(kind, inspect.BoolType):
         return "`true`, `false`"
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        return _number(kind)
     if isinstance(kind, inspect.StructType):
         return "a section"
     return "sections by name" if isinstance(kind, inspect.DictType) else "text"
@@ -418,6 +420,11 @@ def _bounds(kind: inspect.Metadata, name: str | None) -> str:
         return f"a duration, {units.format_duration(low)} to {units.format_duration(high)}"
     if name == "size":
         return f"a size, {units.format_size(int(low))} to {units.format_size(int(high))}"
+    return _number(number)
+
+
+def _number(number: inspect.IntType | inspect.FloatType) -> str:
+    low, high = number.ge or 0, number.le or 0
     what = "a whole number" if isinstance(number, inspect.IntType) else "a number"
     return f"{what}, {low:g} to {high if isinstance(high, int) else f'{high:g}'}"
 

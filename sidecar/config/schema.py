@@ -79,8 +79,8 @@ class ProbeSection(Section, frozen=True, kw_only=True):
     listen: Annotated[
         Listeners | None,
         _about(
-            "A third, read-only listener for `/healthz` and `/readyz`, without a guard on Host; "
-            "`null` for none."
+            "A third, read-only listener for `/healthz`, `/readyz` and `/metrics`, without a guard "
+            "on Host; `null` for none."
         ),
     ] = None
 
