@@ -57,7 +57,8 @@ def find_error(
         return Found({"message": body}, {}) if failed and isinstance(body, str) else None
     lone = stands_alone(body)
     error = body.get("error")
-    if is_truthy_error(error) and (failed or answers or lone):
+    # `ok: false` is an answer's word for itself, whatever stands beside it; no resource has it.
+    if is_truthy_error(error) and (failed or answers or lone or body.get("ok") is False):
         if isinstance(error, dict):
             return Found(_unwrapped(error), body)
         if isinstance(error, list):

@@ -217,6 +217,23 @@ def test_the_xml_of_object_stores(dialect, begin, status, code, expected):
     assert envelope.message == 'Not "now"'
 
 
+@pytest.mark.parametrize("wrap", [dict, lambda body: [body]])
+def test_googles_form_is_told_where_nobody_named_the_host(wrap):
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+    told = {"code": 400, "message": "no", "status": "INVALID_ARGUMENT", "details": details}
+    given = seen(400, wrap({"error": told}), path="/v1beta/openai/chat/completions")
+    envelope = classify(given, get("auto")).envelope
+    assert (envelope.class_, envelope.code) == ("authentication", "API_KEY_INVALID")
+
+
+def test_an_answer_that_says_it_is_not_ok_is_none_whatever_stands_beside_it():
+    told = {"ok": False, "error": "missing_scope", "needed": "chat:write", "provided": "none"}
+    envelope = classify(seen(200, told, path="/api/x"), get("generic")).envelope
+    assert (envelope.class_, envelope.code) == ("authentication", "missing_scope")
+    state = {"id": 7, "success": False, "error": "the build broke", "branch": "main"}
+    assert classify(seen(200, state, path="/api/x"), get("generic")).envelope is None
+
+
 def test_other_xml_is_text():
     given = seen(500, b"<fault><Code>x</Code>it broke</fault>", {"content-type": "text/xml"})
     assert classify(given, get("generic")).envelope.code == "500"

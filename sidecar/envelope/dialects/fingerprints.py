@@ -12,6 +12,7 @@ from typing import Any
 from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.bedrock import Bedrock
+from sidecar.envelope.dialects.gemini import Gemini
 from sidecar.envelope.dialects.github import GitHub
 from sidecar.envelope.dialects.google_apis import GoogleApis
 from sidecar.envelope.dialects.hubspot import HubSpot
@@ -79,6 +80,12 @@ def _is_google(body: Any) -> bool:
     return _first(at(body, "error.errors")).keys() >= {"domain", "reason"}
 
 
+def _is_google_rpc(body: Any) -> bool:
+    error = at(_first(body) or body, "error")
+    status = at(error, "status")
+    return isinstance(at(error, "code"), int) and isinstance(status, str) and status.isupper()
+
+
 def _is_aws(body: Any) -> bool:
     return isinstance(at(body, "__type"), str)
 
@@ -116,6 +123,8 @@ _BODIES: tuple[tuple[Callable[[Any], bool], Dialect], ...] = (
     (_is_notion, Notion()),
     (_is_graph, MSGraph()),
     (_is_google, GoogleApis()),
+    # In a list of one where its OpenAI skin is asked.
+    (_is_google_rpc, Gemini()),
     (_is_aws, _AWS),
     (_is_jira, _JIRA),
     (_is_hubspot, _HUBSPOT),
