@@ -188,7 +188,7 @@ def test_a_stream_is_read_as_one() -> None:
         (given(status=True), "status is a number from 100 to 999, not true"),
         (given(status=99), "status is a number from 100 to 999, not 99"),
         (given(response={}), "status is missing"),
-        (given(status="503"), "status is a number from 100 to 999, not \"503\""),
+        (given(status="503"), 'status is a number from 100 to 999, not "503"'),
         (given(status=500, source="grpc"), "http, database or sdk"),
         (given(status=500, headers="x"), "headers"),
         (given(status=500, body="x", body_encoding="rot13"), "body_encoding"),
