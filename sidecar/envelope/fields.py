@@ -31,8 +31,11 @@ def as_word(value: Any) -> str | None:
 
 
 def status_like(word: str) -> int | None:
-    """The HTTP status that a code repeats (`429`, `"429"`), or None: it is a code of its own."""
-    return int(word) if len(word) == 3 and word.isdecimal() and 100 <= int(word) < 600 else None
+    """The HTTP status that a code repeats (`429`, `"429"`), or None: it is a code of its own.
+
+    No answer ends with a 1xx, so 190 is somebody's own number.
+    """
+    return int(word) if len(word) == 3 and word.isdecimal() and 200 <= int(word) < 600 else None
 
 
 def is_prose(word: str) -> bool:

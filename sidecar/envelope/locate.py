@@ -124,6 +124,9 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
         if failed or refused or lone or is_graphql(first):
             return Found(_unwrapped(first), body)
     if failed:
+        named = _named_otherwise(body)
+        if named is not None:
+            return Found(named, body)
         detail = body.get("detail")
         if isinstance(detail, dict) and not (body.get("code") or body.get("message")):
             inmost = isinstance(detail.get("detail"), dict)
@@ -136,6 +139,29 @@ def _find_flat(body: dict[str, Any], *, failed: bool, lone: bool) -> Found | Non
     if refused and lone:
         return Found(body, body)
     return _find_stated(body)
+
+
+def _named_otherwise(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The error of a body that calls it neither `error` nor by its members, in the common form.
+
+    Gateways that began with SOAP say `fault`, OData before its fourth version `odata.error`.
+    """
+    if len(body) != 1:
+        return None
+    fault, odata = body.get("fault"), body.get("odata.error")
+    if isinstance(fault, dict):
+        detail = fault.get("detail")
+        code = detail.get("errorcode") if isinstance(detail, dict) else None
+        return {**fault, "code": code or fault.get("code"), "message": _text(fault, "faultstring")}
+    if isinstance(odata, dict):
+        told = odata.get("message")
+        return {**odata, "message": _text(told, "value") if isinstance(told, dict) else told}
+    return None
+
+
+def _text(source: dict[str, Any], name: str) -> str:
+    value = source.get(name) or source.get("message")
+    return value if isinstance(value, str) else ""
 
 
 def _find_stated(body: dict[str, Any]) -> Found | None:

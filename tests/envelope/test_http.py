@@ -234,6 +234,34 @@ def test_an_answer_that_says_it_is_not_ok_is_none_whatever_stands_beside_it():
     assert classify(seen(200, state, path="/api/x"), get("generic")).envelope is None
 
 
+def fault(code, message="M"):
+    return {"fault": {"faultstring": message, "detail": {"errorcode": code}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (429, fault("policies.ratelimit.QuotaViolation"),
+         ("rate_limit", "policies.ratelimit.QuotaViolation", True)),
+        (401, fault("keymanagement.service.access_token_expired"),
+         ("authentication", "token_expired", True)),
+        (503, fault("messaging.adaptors.http.flow.ServiceUnavailable"),
+         ("transient", "messaging.adaptors.http.flow.ServiceUnavailable", True)),
+        (500, {"fault": {"code": 101503, "message": "M"}}, ("transient", "101503", True)),
+        (400, {"odata.error": {"code": "Request_BadRequest", "message": {"value": "M"}}},
+         ("validation", "Request_BadRequest", False)),
+        (400, {"error": {"message": "M", "type": "OAuthException", "code": 190}},
+         ("validation", "190", False)),
+        (500, {"fault": "M"}, ("transient", "500", True)),
+        (500, {"fault": {"detail": 7, "faultstring": 7}}, ("transient", "500", True)),
+    ],
+)  # fmt: skip
+def test_an_error_under_another_name(status, body, expected):
+    envelope = classify(seen(status, body, path="/api/x"), get("generic")).envelope
+    assert (envelope.class_, envelope.code, envelope.retryable) == expected
+    assert envelope.message == "M" or expected[1] == "500"
+
+
 def test_other_xml_is_text():
     given = seen(500, b"<fault><Code>x</Code>it broke</fault>", {"content-type": "text/xml"})
     assert classify(given, get("generic")).envelope.code == "500"

@@ -157,7 +157,7 @@ CREDENTIALS = (
         codes=words(
             "token_expired access_token_expired expired_access_token jwt_expired"
             " id_token_expired expiredtoken expiredtokenexception access_token_has_expired"
-            " authentication_token_expired"
+            " authentication_token_expired keymanagement.service.access_token_expired"
         ),
         class_=AUTHENTICATION,
         code="token_expired",
