@@ -21,6 +21,8 @@ from sidecar.config.addresses import is_loopback
 
 DEFAULT_PORT = 7601
 _LONGEST_ANSWER = 64 * 1024 * 1024
+# The Server header of every answer of an admin plane.
+_OURS = "breaker-sidecar"
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - an address to reach, none to bind
 
 
@@ -90,6 +92,17 @@ class UnreachableError(CommandError):
         super().__init__(f"no daemon answers at {address}: {reason}")
 
 
+class NoAdminPlaneError(CommandError):
+    """Something else answers at the address; the exit code is 1."""
+
+    def __init__(self, address: Address, status: int, *, calls: bool) -> None:
+        what = "is where callers connect, not" if calls else f"answered {status} and is not"
+        super().__init__(
+            f"{address} {what} the admin plane of a breaker-sidecar; --admin names its address,"
+            " which is admin.listen of the configuration"
+        )
+
+
 class AdminClient:
     """Calls of one admin plane, a connection each."""
 
@@ -103,6 +116,7 @@ class AdminClient:
 
         Raises:
             UnreachableError: if nothing answers in time, or what answers speaks no HTTP.
+            NoAdminPlaneError: if something else answers with an error.
         """
         return self._call("GET", path)
 
@@ -110,7 +124,7 @@ class AdminClient:
         """Status and document of a control call for one breaker.
 
         Raises:
-            UnreachableError: as for `get`.
+            UnreachableError, NoAdminPlaneError: as for `get`.
         """
         path = f"/breakers/{quote(key, safe='')}/{verb}"
         return self._call("POST", path, json.dumps(orders).encode())
@@ -134,6 +148,9 @@ class AdminClient:
             raise UnreachableError(self.address, error.strerror or error) from None
         finally:
             connection.close()
+        if response.status >= 400 and response.headers.get("server") != _OURS:
+            calls = "x-sidecar-decision" in response.headers
+            raise NoAdminPlaneError(self.address, response.status, calls=calls)
         try:
             return response.status, json.loads(content)
         except ValueError:

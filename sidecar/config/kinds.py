@@ -171,7 +171,7 @@ def _env(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
         here = f"{path}.{key.text}"
         reader.lines[here] = child.line
         if not _VARIABLE.fullmatch(key.text):
-            reader.problem(key.line, path, "not the name of a variable")
+            reader.problem(key.line, here, "not the name of a variable")
             continue
         if _RESERVED.fullmatch(key.text):
             reader.problem(key.line, here, "this variable has another meaning and cannot be set")

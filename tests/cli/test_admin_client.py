@@ -14,6 +14,7 @@ import trustme
 from sidecar.cli.admin_client import (
     Address,
     AdminClient,
+    NoAdminPlaneError,
     UnreachableError,
     explain,
     parse_address,
@@ -148,6 +149,32 @@ def test_nobody_there_says_where(tmp_path: Path) -> None:
     assert caught.value.exit_code == 1
     with pytest.raises(UnreachableError, match="unix:"):
         AdminClient(Address(path=str(tmp_path / "none.sock"))).get("/healthz")
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        (("server", "nginx"), "answered 404 and is not the admin plane"),
+        (("x-sidecar-decision", "unknown_provider"), "is where callers connect, not the admin"),
+    ],
+)
+def test_something_else_answers_there(header: tuple[str, str], says: str) -> None:
+    class Foreign(Handler):
+        def _answer(self, document: object) -> None:
+            self.send_response_only(404)
+            self.send_header(*header)
+            self.send_header("content-length", "13")
+            self.end_headers()
+            self.wfile.write(b"<html></html>")
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Foreign) as server:
+        for _ in running(server):
+            client = AdminClient(Address("127.0.0.1", server.server_port))
+            with pytest.raises(NoAdminPlaneError, match=says) as caught:
+                client.get("/status")
+            with pytest.raises(NoAdminPlaneError, match="--admin"):
+                client.control("openai", "reset", {})
+    assert caught.value.exit_code == 1
 
 
 @pytest.mark.parametrize(

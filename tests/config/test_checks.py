@@ -367,6 +367,10 @@ class TestEnv:
     def test_variables_with_another_meaning(self, name, provider_problems):
         assert "another meaning" in provider_problems(f"env: {{{name}: /v1}}")[0]
 
+    def test_the_bad_name_of_a_variable_is_told(self, provider_problems):
+        (line,) = provider_problems("env: {OPENAI BASE: /v1}")
+        assert "env.OPENAI BASE: not the name of a variable" in line
+
     def test_two_providers_cannot_share_a_variable(self, problems_of):
         text = """
             providers:
