@@ -204,3 +204,13 @@ def test_a_code_as_long_as_a_book_makes_no_long_message():
     envelope = classify(Seen(status=200, headers=Headers(), body=body), get("openai")).envelope
     assert 0 < len(envelope.message) <= 500
     assert envelope.message.endswith("in an answer with the status 200")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "piece", ["/model/a", "/models/a", "/openai/deployments/", "/v1/a:", "%3a"]
+)
+def test_a_path_of_beginnings_is_read_once(name, piece):
+    began = time.process_time()
+    get(name).model_of(piece * (1 << 15))
+    assert time.process_time() - began < 1
