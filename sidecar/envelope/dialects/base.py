@@ -17,17 +17,12 @@ from sidecar.envelope import retry_after
 from sidecar.envelope.decode import ERROR_IN_EARNEST
 from sidecar.envelope.dialects.edges import EDGES
 from sidecar.envelope.dialects.rule import Rule, RuleTable
-from sidecar.envelope.evidence import (
-    Evidence,
-    error_in_xml,
-    read,
-    read_text,
-    with_header_code,
-)
+from sidecar.envelope.evidence import Evidence, read, read_text, with_header_code
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.frames import Frame
 from sidecar.envelope.locate import Found, find_error, is_problem
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
+from sidecar.envelope.xml_error import error_in_xml
 
 _MODEL_ROUTES = (
     "/chat/completions",
