@@ -110,6 +110,7 @@ class Gate:
         "_hint",
         "_not_before",
         "_pace",
+        "_passed_first",
         "_promises",
         "_queue",
         "_settings",
@@ -160,6 +161,7 @@ class Gate:
         self._not_before = -inf
         self._comeback: Comeback | None = None
         self._closed_at = -inf
+        self._passed_first = inf
         self.spare = False
         self._slot_at = -inf
         self._promises.clear()
@@ -172,6 +174,7 @@ class Gate:
         """Let a call on (None), give it a place in the queue, or shed it."""
         self.tick(now)
         if self.state is IDLE:
+            self._pass(now)
             return None
         wait = self._expected(now)
         turn_now = wait <= 0 and not self._queue
@@ -187,6 +190,7 @@ class Gate:
     def observe(self, now: float) -> Shed | None:
         """What `enter` would have said to a call that goes on whatever it is; None holds it not."""
         self.tick(now)
+        self._pass(now)
         if self.state is IDLE:
             return None
         wait = self._expected(now)
@@ -195,6 +199,12 @@ class Gate:
             self._slot_at = now + wait
             return None
         return self._refuse(now, wait)
+
+    def _pass(self, now: float) -> None:
+        self._passed_first = min(self._passed_first, now)
+        self._demand.passed(now)
+        if self._pace is not None:
+            self._pace.passed(now)
 
     def _come_back(self, now: float, *, crowded: bool) -> None:
         if self._comeback is not None and now >= self._not_before:
@@ -249,7 +259,7 @@ class Gate:
         settings = self._settings
         if hint is not None and not 0 <= hint.seconds < inf:
             hint = None
-        self._demand.throttled(now)
+        self._demand.throttled(now, admitted_at)
         self._throttled_at = now
         news = admitted_at > self._closed_at
         if news:
@@ -258,6 +268,9 @@ class Gate:
             self._close(now + min(hint.seconds, settings.retry_after_max), hint, now)
             self._unhinted = 0
         elif news and self._pace is None:
+            if admitted_at - self._passed_first >= self._demand.patience:
+                # Those who passed since the last wait were not refused in all that time.
+                self._unhinted = 0
             wait = min(FIRST_WAIT * 2.0 ** min(self._unhinted, 63), LONGEST_WAIT)
             self._close(now + min(wait, settings.retry_after_max), None, now)
             self._unhinted += 1
@@ -298,18 +311,21 @@ class Gate:
         self.was_closed = True
         if until > self._not_before:
             self._not_before = until
+            self._passed_first = inf
             self._hint = hint
             if self._pace is None:
-                self._comeback = Comeback(self._demand.accepted(now), until)
+                self._comeback = Comeback(self._demand.answered_lately(now), until)
         self._move(Event.CLOSE)
 
     def _adapt(self, now: float, *, news: bool) -> None:
-        opens_at = max(now, self._not_before)
+        opens_at, demand = max(now, self._not_before), self._demand
         if self._pace is not None:
             if news:
-                self._pace.refused(self._demand.accepted(now), opens_at)
-        elif self._demand.is_throttled(self._settings, now):
-            self._pace = Pace(self._demand.accepted(now), self._settings.min_rate, opens_at)
+                self._pace.refused(demand.accepted(now), opens_at, demand.patience)
+        elif demand.is_throttled(self._settings, now):
+            self._pace = Pace(
+                demand.accepted(now), self._settings.min_rate, opens_at, demand.patience
+            )
             self._comeback = None
             self._move(Event.SUSTAIN)
 
@@ -357,6 +373,7 @@ class Gate:
             self.spare = False
         else:
             self._slot_at = now
+            self._pass(now)
         return self._queue.popitem(last=False)[0]
 
     def give_back(self) -> None:
