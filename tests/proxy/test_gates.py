@@ -282,8 +282,9 @@ async def test_a_breaker_that_opens_meanwhile_refuses_the_held(start, upstream) 
     assert upstream.hits == 1
 
 
-async def test_c_a_slot_that_a_refusal_leaves_unused_is_the_next_ones(start, upstream) -> None:
-    """At one call in twenty seconds: what gets the slot is refused for another reason."""
+@pytest.mark.parametrize("leaves", [False, True], ids=["it is refused", "it leaves"])
+async def test_c_a_slot_that_was_not_used_is_the_next_ones(start, upstream, leaves) -> None:
+    """At one call in twenty seconds: what gets the slot finds no place at the provider."""
     upstream.script = says(throttle(0.001))
     section = {
         "upstream": upstream.url,
@@ -304,8 +305,17 @@ async def test_c_a_slot_that_a_refusal_leaves_unused_is_the_next_ones(start, ups
     other = asyncio.create_task(ask(running, "gpt-y"))
     while upstream.hits < 2:
         await asyncio.sleep(0.01)
-    found = await ask(running)
-    assert decision(found) == "bulkhead"
+    if leaves:
+        caller = await Caller.connect(running.port)
+        await caller.send(request(CHAT, "POST", chat(), JSON, KEY))
+        bulkhead = running.daemon.plane.runtimes["up"].bulkhead
+        while not bulkhead.waiting:
+            await asyncio.sleep(0.01)
+        await caller.closed()
+        while bulkhead.waiting:
+            await asyncio.sleep(0.01)
+    else:
+        assert decision(await ask(running)) == "bulkhead"
     ended.set()
     assert (await other).status == 200
     upstream.script = says(OK)
