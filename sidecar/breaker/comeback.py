@@ -10,7 +10,10 @@ from math import inf
 from typing import Final
 
 FIRST_RATE: Final = 16.0
-"""Calls a second that come back first; more if more were accepted before the wait."""
+"""Calls a second that come back first, at least."""
+
+SHARE: Final = 2.0
+"""Times what was accepted before the wait, likewise: there is a queue to be served besides."""
 
 DOUBLES: Final = 0.25
 """Seconds after which the rate doubles where calls were accepted since: a refusal would be here."""
@@ -41,7 +44,7 @@ class Comeback:
             accepted: calls a second that were accepted before the wait.
             opens_at: when the wait is over.
         """
-        self.rate = max(FIRST_RATE, accepted)
+        self.rate = max(FIRST_RATE, SHARE * accepted)
         self._awaited_until = opens_at + AWAITED
         self._grown_at = inf
         self._crowded_at = inf
