@@ -39,6 +39,7 @@ from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
+    from sidecar.breaker.shedding import Gate
     from sidecar.config.schema import FaultSection
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
@@ -313,6 +314,23 @@ class Call:
         total = None if self.runtime is None else self.runtime.config.timeouts.total
         return inf if total is None else total - (machine.monotonic() - self._started)
 
+    @property
+    def patience(self) -> float:
+        """Seconds that the call may still be held here: its waits share one `max_wait`."""
+        most = 0.0 if self.runtime is None else self.runtime.config.shedding.max_wait
+        return max(most - (self.waited or 0.0), 0.0)
+
+    @property
+    def gate(self) -> Gate | None:
+        """The throttle gate of the call's key, if it has one that it heeds."""
+        runtime, admission = self.runtime, self.admission
+        if runtime is None or not runtime.gates.limits:
+            return None
+        if admission is None or admission.mode is not Mode.ENFORCE:
+            return None
+        passage = self._passage = self._passage or self._passage_of(runtime)
+        return passage.gate
+
     async def forget_attempt(self, envelope: Envelope) -> None:
         """Drops what an attempt came to, frees its connection, and begins the request anew.
 
@@ -497,7 +515,7 @@ class Call:
             return
         admission.release(since)
         try:
-            await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
+            await wait_for_place(bulkhead, self.patience)
         finally:
             self.waited = (self.waited or 0.0) + machine.monotonic() - since
         self._bulkhead = bulkhead
@@ -676,6 +694,8 @@ class Call:
             code=refused.code,
             retry_after=refused.retry_after,
         )
+        if self.repeats is not None:
+            envelope = self.repeats.told(envelope)
         self._answer(envelope, None, f"local: {refused.decision}", sent=False)
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:

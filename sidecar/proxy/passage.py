@@ -130,6 +130,11 @@ class Passage:
         """The call goes on now."""
         self._admitted_at = machine.monotonic()
 
+    @property
+    def gate(self) -> Gate | None:
+        """The throttle gate of the key, if it has one."""
+        return self._gates.gate(self._key)
+
     # -- what becomes of it -----------------------------------------------------------------
 
     def accepted(self) -> None:

@@ -18,7 +18,7 @@ from sidecar import clock
 from sidecar.breaker.model import Mode, State
 from sidecar.breaker.retries import RetryBudget, pause
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source
-from sidecar.proxy.failures import UpstreamFailed
+from sidecar.proxy.failures import Refused, UpstreamFailed
 from sidecar.telemetry.observer import AttemptFinished
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Repeats:
         "_call",
         "_counted",
         "_number",
+        "_paused",
         "_runtime",
         "attempts",
         "over",
@@ -80,6 +81,7 @@ class Repeats:
         self._call = call
         self._counted = False
         self._number = 0
+        self._paused = 0.0
         self._runtime = runtime
         self.attempts: list[dict[str, Any]] = []
         self.over = False
@@ -101,6 +103,7 @@ class Repeats:
 
         Raises:
             UpstreamFailed: of the last attempt.
+            Refused: what came in a pause forbids another.
         """
         call = self._call
         while True:
@@ -123,6 +126,7 @@ class Repeats:
                 return
             await call.forget_attempt(envelope)
             await asyncio.sleep(wait)
+            self._check()
 
     def reconsider(self, classified: Classified) -> Classified:
         """An answer is known: what is told of it, if it is the last.
@@ -152,6 +156,18 @@ class Repeats:
             envelope = None if classified is None else classified.envelope
             self._tell(None if envelope is None else envelope.code)
 
+    def _check(self) -> None:
+        """After a pause: is the network gone by now, or did the upstream ask for silence?"""
+        call, now = self._call, clock.monotonic()
+        if call.plane.watch.network.down:
+            call.plane.watch.check(self._runtime)
+        gate = call.gate
+        if gate is not None and gate.opens_at > now:
+            left = gate.opens_at - now
+            raise Refused(
+                "shed", f"the upstream throttles this key for {left:.1f} s", retry_after=left
+            )
+
     # -- inside -----------------------------------------------------------------------------
 
     def _next(self, envelope: Envelope) -> float | None:
@@ -162,7 +178,7 @@ class Repeats:
         wait = pause(
             len(self.attempts),
             envelope.retry_after,
-            self._runtime.config.shedding.max_wait,
+            call.patience - self._paused,
             random.random(),  # noqa: S311 - it spreads calls, it hides nothing
         )
         if wait is None or wait >= call.time_left:
@@ -170,6 +186,7 @@ class Repeats:
         now = clock.monotonic()
         if not (self._budget.take(now) if call.is_evidence else self._budget.has_some(now)):
             return None
+        self._paused += wait
         self.attempts.append(self._line(envelope, wait))
         self._tell(envelope.code)
         return wait
@@ -181,9 +198,15 @@ class Repeats:
             and envelope.source is not Source.SIDECAR
             and len(self.attempts) < self._runtime.config.retry.attempts
             and self._call.incoming.kept
+            and not self._is_throttled()
             # A probe is to say how the upstream is, and an open breaker that it should rest.
             and self._admission.state is State.CLOSED
         )
+
+    def _is_throttled(self) -> bool:
+        """Has an upstream that refuses this key for its rate any room for repetitions?"""
+        gate = self._call.gate
+        return gate is not None and gate.is_closed(clock.monotonic())
 
     def _line(self, envelope: Envelope, wait: float | None) -> dict[str, Any]:
         return {

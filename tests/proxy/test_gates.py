@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from sidecar import clock
+from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.gating import GateState
+from sidecar.proxy.places import wait_for_place
 from tests.cases import all_cases, classify_case
 
 from .callers import Caller, call, chat, request
@@ -320,6 +322,37 @@ async def test_c_a_slot_that_was_not_used_is_the_next_ones(start, upstream, leav
     assert (await other).status == 200
     upstream.script = says(OK)
     assert (await ask(running)).status == 200
+
+
+async def test_the_wait_for_a_slot_and_that_for_a_place_share_one_max_wait(
+    start, upstream, monkeypatch
+) -> None:
+    seconds: list[float] = []
+
+    async def waits(bulkhead: Bulkhead, most: float) -> None:
+        seconds.append(most)
+        await wait_for_place(bulkhead, most)
+
+    monkeypatch.setattr("sidecar.proxy.call.wait_for_place", waits)
+    upstream.script = says(throttle(0.3))
+    section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
+    running = await start({"up": {**section, "shedding": {"max_wait": "500ms"}}})
+    await ask(running)
+    ended = asyncio.Event()
+
+    async def hang(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(OK)
+
+    upstream.script = hang
+    other = asyncio.create_task(ask(running, "gpt-y"))
+    while upstream.hits < 2:
+        await asyncio.sleep(0.01)
+    assert decision(await ask(running)) == "bulkhead"
+    assert 0 <= seconds[0] < 0.5
+    ended.set()
+    assert (await other).status == 200
 
 
 # -- hints ----------------------------------------------------------------------------------
