@@ -28,6 +28,40 @@ AWAITED: Final = 10.0
 """Seconds for which the first one is awaited: waits are told in whole seconds, and spread out."""
 
 
+class Passed:
+    """Who passed from one wait to the next. Times are monotonic seconds.
+
+    Attributes:
+        lost: how many of them were refused or failed.
+    """
+
+    __slots__ = ("_count", "_first", "_last", "lost")
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._count = 0
+        self._first = self._last = inf
+
+    def add(self, now: float) -> None:
+        """One more."""
+        self._count += 1
+        self._first = min(self._first, now)
+        self._last = now
+
+    def some_were_taken(self, before: float, patience: float) -> bool:
+        """Was one of them not refused in time?
+
+        Args:
+            before: when one passed that was refused.
+            patience: seconds after which a call without any answer counts as accepted.
+        """
+        return self._count > self.lost and before - self._first >= patience
+
+    def any_was_taken(self, now: float, patience: float) -> bool:
+        """The same, when nobody passes any more."""
+        return self._count > self.lost and now - self._last >= patience
+
+
 class Comeback:
     """One return after one wait. Times are monotonic seconds.
 

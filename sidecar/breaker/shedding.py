@@ -30,7 +30,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final, Protocol
 
-from sidecar.breaker.comeback import Comeback
+from sidecar.breaker.comeback import Comeback, Passed
 from sidecar.breaker.demand import Demand
 from sidecar.breaker.gating import GateSettings, GateSnapshot, GateState, Hint, Shed
 from sidecar.breaker.pace import Pace
@@ -110,7 +110,8 @@ class Gate:
         "_hint",
         "_not_before",
         "_pace",
-        "_passed_first",
+        "_passed",
+        "_passed_before",
         "_promises",
         "_queue",
         "_settings",
@@ -161,7 +162,8 @@ class Gate:
         self._not_before = -inf
         self._comeback: Comeback | None = None
         self._closed_at = -inf
-        self._passed_first = inf
+        self._passed = Passed()
+        self._passed_before = Passed()
         self.spare = False
         self._slot_at = -inf
         self._promises.clear()
@@ -201,9 +203,10 @@ class Gate:
         return self._refuse(now, wait)
 
     def _pass(self, now: float) -> None:
-        self._passed_first = min(self._passed_first, now)
+        self._passed.add(now)
         self._demand.passed(now)
-        if self._pace is not None:
+        if self._pace is not None and self._floor_since is None:
+            # At the floor it takes an answer: silence is all that an upstream gives that is down.
             self._pace.passed(now)
 
     def _come_back(self, now: float, *, crowded: bool) -> None:
@@ -261,6 +264,7 @@ class Gate:
             hint = None
         self._demand.throttled(now, admitted_at)
         self._throttled_at = now
+        self._lose(admitted_at)
         news = admitted_at > self._closed_at
         if news:
             self._closed_at = now
@@ -268,8 +272,7 @@ class Gate:
             self._close(now + min(hint.seconds, settings.retry_after_max), hint, now)
             self._unhinted = 0
         elif news and self._pace is None:
-            if admitted_at - self._passed_first >= self._demand.patience:
-                # Those who passed since the last wait were not refused in all that time.
+            if self._were_taken(now, admitted_at):
                 self._unhinted = 0
             wait = min(FIRST_WAIT * 2.0 ** min(self._unhinted, 63), LONGEST_WAIT)
             self._close(now + min(wait, settings.retry_after_max), None, now)
@@ -278,6 +281,16 @@ class Gate:
         self._watch_floor(now, hint)
         self._changed()
         return self._is_dark(now)
+
+    def _lose(self, admitted_at: float) -> None:
+        (self._passed if admitted_at > self._closed_at else self._passed_before).lost += 1
+
+    def _were_taken(self, now: float, admitted_at: float) -> bool:
+        """Did any pass before the one that was refused, after the last wait or the one before?"""
+        patience = self._demand.patience
+        return self._passed.some_were_taken(
+            admitted_at, patience
+        ) or self._passed_before.any_was_taken(now, patience)
 
     def exhausted(self, now: float, hint: Hint) -> None:
         """A good answer said that nothing remains until a reset."""
@@ -296,6 +309,7 @@ class Gate:
         self.tick(now)
         self._demand.answered(now, accepted=accepted)
         if not accepted:
+            self._lose(admitted_at)
             return
         self._floor_since = None
         if admitted_at > self._closed_at:
@@ -311,7 +325,7 @@ class Gate:
         self.was_closed = True
         if until > self._not_before:
             self._not_before = until
-            self._passed_first = inf
+            self._passed_before, self._passed = self._passed, Passed()
             self._hint = hint
             if self._pace is None:
                 self._comeback = Comeback(self._demand.answered_lately(now), until)

@@ -181,6 +181,28 @@ def test_a_goodput_of_an_upstream_that_thinks_before_it_answers(hint, goodput, t
         assert found.failures == 0
 
 
+@pytest.mark.parametrize("hint", HINTS)
+def test_a_small_limit_of_an_upstream_that_thinks_before_it_answers(hint) -> None:
+    """Waits without a hint do not double where some of those who came back were not refused."""
+    found = Simulation(Bucket(2, 2), hint, offered=6, thinks=3).run(120)
+    assert found.total >= 0.9 * 2 * 120
+
+
+class Dark(Simulation):
+    """Every call is refused, some after long."""
+
+    def _reach(self, now: float, sent: float) -> None:
+        self._at(now + self.random.choice([0.05, 0.05, 1, 5, 8]), "answer", sent, 1.0)
+
+
+@pytest.mark.parametrize("offered", [0.5, 1.5, 30])
+def test_refusals_that_come_late_are_dark_all_the_same(offered) -> None:
+    """What waits for its refusal is no success, and the rate stays at the floor."""
+    found = Dark(Bucket(1, 1), "none", offered=offered).run(800)
+    assert found.failures > 0
+    assert max(rate or 0 for second, rate in found.rates.items() if second > 100) == 1
+
+
 @pytest.mark.parametrize("at", [45, 49, 53, 57])
 @pytest.mark.parametrize("hint", HINTS)
 def test_a_when_the_bucket_doubles_the_rate_follows(hint, at) -> None:
