@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Values = dict[str, float]
 
 RATE, OFFERED = 10.0, 30.0
-MAX_WAIT = 2.0
 
 FOLLOWS = 20.0
 """Seconds in which the rate is to follow a bucket that has doubled."""
