@@ -143,7 +143,7 @@ class Gates:
         return limit.gate.throttled(now, admitted_at, hint)
 
     def exhausted(self, key: LimitKey, now: float, hint: Hint) -> None:
-        """A good answer said that nothing remains until a reset."""
+        """An answer that is no throttle said that nothing remains until a reset."""
         self._guarded(None, self._exhausted, key, now, hint)
 
     def _exhausted(self, key: LimitKey, now: float, hint: Hint) -> None:

@@ -293,7 +293,7 @@ class Gate:
         ) or self._passed_before.any_was_taken(now, patience)
 
     def exhausted(self, now: float, hint: Hint) -> None:
-        """A good answer said that nothing remains until a reset."""
+        """An answer that is no throttle said that nothing remains until a reset."""
         self.tick(now)
         self._close(now + min(hint.seconds, self._settings.retry_after_max), hint, now)
         self._changed()

@@ -221,7 +221,7 @@ def _throttle(provider: Provider) -> str:
         _paced(shedding),
     ]
     if shedding.preempt:
-        said.append("When a good answer says that nothing remains, they wait for the reset too.")
+        said.append("When another answer says that nothing remains, they wait for the reset too.")
     if shedding.open_after:
         said.append(
             f"After {time(shedding.open_after)} at that floor, without one success and without a "
@@ -276,7 +276,8 @@ def _places(provider: Provider) -> str:
     if shedding.max_queue and shedding.max_wait:
         waits = (
             f"Further ones wait, at most {shedding.max_queue} of them and at most "
-            f"{time(shedding.max_wait)}; the others are answered"
+            f"{time(shedding.max_wait)}, a wait for the upstream's limit included; the others are "
+            "answered"
         )
     calls = _count(provider.limits.in_flight, "call")
     return f"{calls}. {waits} with 503 and the code bulkhead_full."
@@ -297,7 +298,8 @@ def _repeats(provider: Provider) -> str:
         f"{_count(retry.attempts, 'time')}: {', '.join(retry.methods) or 'no method'} as they are, "
         f"{others}. At most {retry.budget:.0%} of the calls of a minute (or {retry.attempts}, "
         "however few they are), never before the upstream's own wait is over, never if that is "
-        f"longer than {time(provider.shedding.max_wait)}, and never a body above "
+        f"longer than {time(provider.shedding.max_wait)} in all, never while the upstream throttles "
+        "the key or the breaker is not closed, and never a body above "
         f"{KEPT // 1024} KiB. The breaker hears of the last attempt alone. Clients that repeat too "
         "multiply it."
     )

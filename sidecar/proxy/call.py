@@ -552,10 +552,19 @@ class Call:
             return
         passage = self._passage = self._passage or self._passage_of(runtime)
         passage.accepted()
-        if runtime.config.shedding.preempt:
-            hint = nothing_left(found, machine.wall())
-            if hint is not None:
-                passage.exhausted(hint)
+        self.foresee(found)
+
+    def foresee(self, found: Headers) -> None:
+        """An answer that is no throttle may say that the next one would be: its headers."""
+        runtime = self.runtime
+        if runtime is None or not runtime.config.shedding.preempt or not self.is_evidence:
+            return
+        if self.admission is None or self.admission.mode is Mode.OFF:
+            return
+        hint = nothing_left(found, machine.wall())
+        if hint is not None:
+            self._passage = self._passage or self._passage_of(runtime)
+            self._passage.exhausted(hint)
 
     def settle(self, outcome: Outcome) -> Verdict:
         """Tells the breaker and the gates how the call ended; the first time counts.

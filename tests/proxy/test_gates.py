@@ -745,6 +745,17 @@ async def test_preempt_waits_for_the_reset(start, upstream, preempt) -> None:
     assert upstream.hits == (1 if preempt else 2)
 
 
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_preempt_heeds_what_an_error_says_too(start, upstream, status) -> None:
+    left = ((b"x-ratelimit-remaining-requests", b"0"), (b"x-ratelimit-reset-requests", b"20s"))
+    upstream.script = says(error(status, "x", *left))
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "shedding": {"preempt": True}}}
+    )
+    assert decision(await ask(running)) == "forwarded"
+    assert decision(await ask(running)) == "shed"
+
+
 async def test_preempt_needs_a_reset_and_nothing_that_remains(start, upstream) -> None:
     body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
     running = await start(
