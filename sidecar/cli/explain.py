@@ -298,8 +298,8 @@ def _repeats(provider: Provider) -> str:
         f"{_count(retry.attempts, 'time')}: {', '.join(retry.methods) or 'no method'} as they are, "
         f"{others}. At most {retry.budget:.0%} of the calls of a minute (or {retry.attempts}, "
         "however few they are), never before the upstream's own wait is over, never if that is "
-        f"longer than {time(provider.shedding.max_wait)} in all, never while the upstream throttles "
-        "the key or the breaker is not closed, and never a body above "
+        f"longer than {time(provider.shedding.max_wait)} in all, never while the key is throttled "
+        "or the breaker not closed, and never a body above "
         f"{KEPT // 1024} KiB. The breaker hears of the last attempt alone. Clients that repeat too "
         "multiply it."
     )
