@@ -202,6 +202,11 @@ class Gate:
             return None
         return self._refuse(now, wait)
 
+    def recheck(self, now: float) -> Shed | None:
+        """Shed a call that had its turn, was not sent, and finds the gate closed meanwhile."""
+        self.tick(now)
+        return self._refuse(now, self._expected(now)) if now < self._not_before else None
+
     def _pass(self, now: float) -> None:
         self._passed.add(now)
         self._demand.passed(now)

@@ -39,7 +39,6 @@ from sidecar.telemetry.observer import CallFinished, Ending, Fault
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
-    from sidecar.breaker.shedding import Gate
     from sidecar.config.schema import FaultSection
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
@@ -321,15 +320,30 @@ class Call:
         return max(most - (self.waited or 0.0), 0.0)
 
     @property
-    def gate(self) -> Gate | None:
-        """The throttle gate of the call's key, if it has one that it heeds."""
+    def is_throttled(self) -> bool:
+        """Does the upstream throttle the call's key?"""
+        passage = self._passage_if_any()
+        return passage is not None and passage.is_throttled
+
+    def check_again(self) -> None:
+        """What was said while the call waited concerns it too.
+
+        Raises:
+            Refused: `local_network`, `quota` or `shed`.
+        """
         runtime, admission = self.runtime, self.admission
-        if runtime is None or not runtime.gates.limits:
+        if runtime is not None and self.plane.watch.network.down:
+            self.plane.watch.check(runtime)
+        passage = self._passage_if_any()
+        if passage is not None and admission is not None:
+            passage.check_again(admission.mode, self._started)
+
+    def _passage_if_any(self) -> Passage | None:
+        runtime, admission = self.runtime, self.admission
+        if runtime is None or not runtime.gates.limits or admission is None:
             return None
-        if admission is None or admission.mode is not Mode.ENFORCE:
-            return None
-        passage = self._passage = self._passage or self._passage_of(runtime)
-        return passage.gate
+        self._passage = self._passage or self._passage_of(runtime)
+        return self._passage
 
     async def forget_attempt(self, envelope: Envelope) -> None:
         """Drops what an attempt came to, frees its connection, and begins the request anew.
@@ -400,6 +414,7 @@ class Call:
             finally:
                 self.waited = machine.monotonic() - now
             self._admit(runtime)
+            self.check_again()
         passage.admitted()
 
     def _passage_of(self, runtime: Runtime) -> Passage:
@@ -520,6 +535,7 @@ class Call:
             self.waited = (self.waited or 0.0) + machine.monotonic() - since
         self._bulkhead = bulkhead
         self._admit(runtime)
+        self.check_again()
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys; all of it if nobody's it is."""

@@ -18,7 +18,7 @@ from sidecar import clock
 from sidecar.breaker.model import Mode, State
 from sidecar.breaker.retries import RetryBudget, pause
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source
-from sidecar.proxy.failures import Refused, UpstreamFailed
+from sidecar.proxy.failures import UpstreamFailed
 from sidecar.telemetry.observer import AttemptFinished
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Repeats:
                 return
             await call.forget_attempt(envelope)
             await asyncio.sleep(wait)
-            self._check()
+            call.check_again()
 
     def reconsider(self, classified: Classified) -> Classified:
         """An answer is known: what is told of it, if it is the last.
@@ -155,18 +155,6 @@ class Repeats:
             classified = self._call.classified
             envelope = None if classified is None else classified.envelope
             self._tell(None if envelope is None else envelope.code)
-
-    def _check(self) -> None:
-        """After a pause: is the network gone by now, or did the upstream ask for silence?"""
-        call, now = self._call, clock.monotonic()
-        if call.plane.watch.network.down:
-            call.plane.watch.check(self._runtime)
-        gate = call.gate
-        if gate is not None and gate.opens_at > now:
-            left = gate.opens_at - now
-            raise Refused(
-                "shed", f"the upstream throttles this key for {left:.1f} s", retry_after=left
-            )
 
     # -- inside -----------------------------------------------------------------------------
 
@@ -198,15 +186,11 @@ class Repeats:
             and envelope.source is not Source.SIDECAR
             and len(self.attempts) < self._runtime.config.retry.attempts
             and self._call.incoming.kept
-            and not self._is_throttled()
+            # Nor has one that refuses this key for its rate any room for repetitions.
+            and not self._call.is_throttled
             # A probe is to say how the upstream is, and an open breaker that it should rest.
             and self._admission.state is State.CLOSED
         )
-
-    def _is_throttled(self) -> bool:
-        """Has an upstream that refuses this key for its rate any room for repetitions?"""
-        gate = self._call.gate
-        return gate is not None and gate.is_closed(clock.monotonic())
 
     def _line(self, envelope: Envelope, wait: float | None) -> dict[str, Any]:
         return {

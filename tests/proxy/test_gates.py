@@ -355,6 +355,65 @@ async def test_the_wait_for_a_slot_and_that_for_a_place_share_one_max_wait(
     assert (await other).status == 200
 
 
+@pytest.mark.parametrize(
+    ("said", "refused"), [(throttle(20), (429, "shed")), (SPENT, (402, "quota"))]
+)
+async def test_what_is_said_while_calls_wait_for_a_place_concerns_them(
+    start, upstream, said, refused
+) -> None:
+    ended = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(said if visit.number == 1 else OK)
+
+    upstream.script = script
+    section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
+    running = await start({"up": {**section, "shedding": {"max_wait": "20s"}}})
+    first = asyncio.create_task(ask(running))
+    while not upstream.hits:
+        await asyncio.sleep(0.01)
+    bulkhead = running.daemon.plane.runtimes["up"].bulkhead
+    others = [asyncio.create_task(ask(running, n=n)) for n in range(5)]
+    stranger = asyncio.create_task(ask(running, "gpt-x", OTHER_KEY))
+    while bulkhead.waiting < 6:
+        await asyncio.sleep(0.01)
+    ended.set()
+    assert decision(await first) == "forwarded"
+    found = await asyncio.gather(*others)
+    assert {(one.status, decision(one)) for one in found} == {refused}
+    assert (await stranger).status == 200
+    assert (upstream.hits, bulkhead.held) == (2, 0)
+
+
+async def test_one_asks_about_a_spent_budget_also_if_it_waits_for_a_place(
+    start, upstream, ahead
+) -> None:
+    upstream.script = says(SPENT)
+    section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
+    running = await start({"up": {**section, "shedding": {"max_wait": "20s"}}})
+    await ask(running)
+    ended = asyncio.Event()
+
+    async def hang(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(OK)
+
+    upstream.script = hang
+    other = asyncio.create_task(ask(running, "gpt-y"))
+    while upstream.hits < 2:
+        await asyncio.sleep(0.01)
+    ahead.later(61)
+    asks = asyncio.create_task(ask(running))
+    while not running.daemon.plane.runtimes["up"].bulkhead.waiting:
+        await asyncio.sleep(0.01)
+    ended.set()
+    assert (await other).status == (await asks).status == 200
+    assert (await ask(running)).status == 200, "the budget is there again"
+
+
 # -- hints ----------------------------------------------------------------------------------
 
 
