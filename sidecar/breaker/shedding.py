@@ -1,10 +1,10 @@
 """The throttle gate of one key: who goes on, who waits, who is shed.
 
 Idle, every call goes on. A throttle closes the gate until the upstream's own hint has passed, or,
-where it gives none, for one second that doubles with each further throttle, to sixty. While it
-waits, a call is held if its turn comes within `max_wait`, and shed at once if not: told how long,
-it can do better than to queue. When the wait is over those who waited come back one after another,
-faster and faster, for all of them at one instant would be the next throttle.
+where it gives none, for one second, which doubles up to sixty while all who come back are refused.
+While it waits, a call is held if its turn comes within `max_wait`, and shed at once if not: told
+how long, it can do better than to queue. When the wait is over those who waited come back one after
+another, faster and faster, for all of them at one instant would be the next throttle.
 
 Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, which takes
 the place of those doubling waits and not of the upstream's own, until a minute has brought no
