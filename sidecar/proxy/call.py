@@ -356,6 +356,8 @@ class Call:
                 machine.monotonic(), status=0, decision="repeated", verdict=None, envelope=envelope
             )
         forwarding, self._forwarding = self._forwarding, None
+        if self._passage is not None:
+            self._passage.used()
         if forwarding is not None:
             self._count(forwarding)
             forwarding.close()

@@ -126,6 +126,10 @@ class Passage:
         if gate is not None:
             gate.give_back()
 
+    def used(self) -> None:
+        """The call was sent: its slot is nobody else's."""
+        self._slot_of = None
+
     def admitted(self) -> None:
         """The call goes on now."""
         self._admitted_at = machine.monotonic()

@@ -198,6 +198,28 @@ async def test_never_while_the_upstream_throttles_the_key(start, upstream, in_th
         assert (found.status, found.get("x-sidecar-decision")) == (503, "forwarded")
 
 
+async def test_who_leaves_between_two_attempts_had_its_slot(start, upstream) -> None:
+    throttled = answer(
+        429,
+        b'{"error": {"message": "m", "code": "rate_limit_exceeded"}}',
+        (b"Retry-After-Ms", b"50"),
+    )
+    upstream.script = in_turn(throttled, answer(503, b"{}", (b"Retry-After-Ms", b"1000")))
+    running = await start({"up": section(upstream.url)})
+    await call(running.port)
+    caller = await Caller.connect(running.port)
+    await caller.send(request())
+    budget = running.daemon.plane.runtimes["up"].retry_budget
+    async with asyncio.timeout(20):
+        while budget._repeated < 1:
+            await asyncio.sleep(0.005)
+        await caller.closed()
+        while running.daemon.plane.active:
+            await asyncio.sleep(0.005)
+    (limit,) = running.daemon.registry.gates("up").limits.values()
+    assert not limit.gate.spare
+
+
 async def test_under_a_budget(start, upstream) -> None:
     upstream.script = in_turn(BOOM)
     breaker = {"consecutive_failures": 0, "failure_ratio": 1, "minimum_calls": 1000}
