@@ -21,8 +21,9 @@ from sidecar.envelope.model import ErrorClass
 from sidecar.faults import answers
 from sidecar.faults.streams import Events, Recoder, events_of, recoder_of
 from sidecar.faults.watched import IN_STREAMS
-from sidecar.proxy.exchange import Answer, Exchange, UpstreamProtocol
+from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
+from sidecar.proxy.upstream_protocol import UpstreamProtocol
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
