@@ -99,6 +99,8 @@ def _conflict(values: Mapping[str, Any], given: frozenset[str]) -> str:
         return '"events" has an effect with cut and error_event only'
     if kind == "delay" and rule.after is None:
         return 'how long? add "after"'
+    if kind in ("fake_200", "error_event") and rule.status is not None:
+        return f'"status" has no effect: {kind} has its own'
     if kind not in TELLS_CLASS:
         idle = [name for name in _OF_AN_ANSWER if getattr(rule, name) is not None]
         if idle:

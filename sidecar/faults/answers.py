@@ -1,9 +1,9 @@
 """What a provider really answers for each class of error, so that a test meets the true thing.
 
-Each dialect knows already how its errors are shaped, since the daemon speaks it; what is added here
-is what the provider itself puts there: its statuses, its codes, its headers. The table holds what
-the providers document; where it says nothing, the shape is the dialect's and the code the common
-word. Nothing of ours is left in an answer: the envelope beside an error is the daemon's own mark.
+The tables (`native_*.py`) hold what the providers themselves send: statuses, codes, headers,
+bodies. On a route that the clients of another provider ask, a server answers as that one does; what
+nobody wrote down is said in the dialect's own shape. Nothing of ours is left in an answer: the
+envelope beside an error is the daemon's own mark.
 """
 
 from __future__ import annotations
@@ -14,38 +14,36 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from sidecar.envelope.dialects.anthropic import Anthropic
+from sidecar.envelope.dialects.auto import Auto, by_route
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.bedrock import Bedrock
 from sidecar.envelope.dialects.google_apis import GoogleApis
 from sidecar.envelope.dialects.graphql_errors import GraphQLErrors
 from sidecar.envelope.dialects.mcp import MCP
+from sidecar.envelope.dialects.openai import OpenAI
 from sidecar.envelope.dialects.tool import Tool
 from sidecar.envelope.event_stream import frame
 from sidecar.envelope.model import Envelope, ErrorClass, Source
-
-_V, _A, _R = ErrorClass.VALIDATION, ErrorClass.AUTHENTICATION, ErrorClass.RATE_LIMIT
-_T, _P = ErrorClass.TRANSIENT, ErrorClass.PERMANENT
+from sidecar.faults.filling import (
+    encoded,
+    filling,
+    mapped,
+    number,
+    renamed,
+    restated,
+    tells_wait,
+)
+from sidecar.faults.native_codes import CODES
+from sidecar.faults.native_edges import EDGES
+from sidecar.faults.native_models import MODELS
+from sidecar.faults.native_platforms import PLATFORMS
+from sidecar.faults.native_servers import SERVERS
+from sidecar.faults.native_tools import TOOLS
+from sidecar.faults.told import JSON, Table, Told
 
 WAIT: Final = 2.0
 """Seconds that a rate limit asks for where nobody says otherwise."""
-
-
-class Told(NamedTuple):
-    """How a provider says one class.
-
-    Attributes:
-        status: of the answer.
-        code: its code.
-        message: in words.
-        body: the whole body where the dialect's own shape is not it.
-        headers: what it sends along; `{wait}` is the wait in seconds.
-    """
-
-    status: int
-    code: str
-    message: str
-    body: Mapping[str, Any] | None = None
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Answer(NamedTuple):
@@ -56,150 +54,42 @@ class Answer(NamedTuple):
     body: bytes
 
 
-COMMON: Final[Mapping[ErrorClass, Told]] = {
-    _V: Told(400, "invalid_request", "a field of the request is not valid"),
-    _A: Told(401, "invalid_api_key", "the key is not valid"),
-    _R: Told(429, "rate_limit_exceeded", "too many requests"),
-    _T: Told(503, "service_unavailable", "the service is unavailable; try again later"),
-    _P: Told(404, "not_found", "there is no such thing"),
-}
-"""What every HTTP API would be understood by."""
-
-
-NO_MODEL: Final = Told(404, "model_not_found", "the model does not exist")
-"""What a route of models says in place of the common line of `permanent`."""
+NATIVE: Final[Mapping[str, Table]] = {**EDGES, **MODELS, **PLATFORMS, **SERVERS, **TOOLS}
+"""By dialect, what its provider sends; a dialect that builds on another inherits its lines."""
 
 STREAMLESS: Final = (Tool, GraphQLErrors, GoogleApis, MCP)
 """Families whose providers stream no answers."""
 
+_BUT_PERMANENT: Final = frozenset(ErrorClass) - {ErrorClass.PERMANENT}
 SAID_IN_STREAMS: Final[Mapping[str, frozenset[ErrorClass]]] = {
     # The end of a message has the reason ERROR, and no other.
-    "cohere": frozenset({_T}),
+    "cohere": frozenset({ErrorClass.TRANSIENT}),
+    # So has the last of its choices.
+    "mistral": frozenset({ErrorClass.TRANSIENT}),
+    # Money and models are settled before it.
+    "deepseek": _BUT_PERMANENT,
+    "xai": _BUT_PERMANENT,
     # The exceptions of ResponseStream; who may call, and what there is, is settled before it.
-    "bedrock": frozenset({_V, _R, _T}),
+    "bedrock": frozenset({ErrorClass.VALIDATION, ErrorClass.RATE_LIMIT, ErrorClass.TRANSIENT}),
+    # They stand in front of what streams.
+    **dict.fromkeys(EDGES.keys() - {"generic"}, frozenset()),
 }
 """The classes that a stream of a provider can fail with, where these are not all."""
 
+_FRAME_HEAD: Final = 5
+_ANTHROPIC: Final = Anthropic()
+_OPENAI: Final = OpenAI()
+_ROUTES: Final = {"ollama": "/api/chat", "bedrock": "/model/m/converse", "cohere": "/v2/chat"}
+"""Routes of their own of the dialects that speak like OpenAI on others."""
 
-def _anthropic(status: int, type_: str, message: str) -> Told:
-    body = {"type": "error", "error": {"type": type_, "message": message}, "request_id": "req_0"}
-    return Told(status, type_, message, body)
-
-
-def _google(status: int, code: str, message: str, *details: Mapping[str, Any]) -> Told:
-    error: dict[str, Any] = {"code": status, "message": message, "status": code}
-    if details:
-        error["details"] = list(details)
-    return Told(status, code, message, {"error": error})
-
-
-def _graphql(code: str, message: str) -> Told:
-    body = {"data": None, "errors": [{"message": message, "extensions": {"code": code}}]}
-    return Told(200, code, message, body)
-
-
-def _aws(status: int, name: str, message: str) -> Told:
-    return Told(status, name, message, {"message": message}, (("x-amzn-ErrorType", name),))
-
-
-_KEY = "Incorrect API key provided. You can find your API key in the settings of your account."
-_GOOGLE = {
-    _V: _google(400, "INVALID_ARGUMENT", "Invalid value at 'generation_config.temperature'"),
-    _A: _google(401, "UNAUTHENTICATED", "Request had invalid authentication credentials."),
-    _R: _google(
-        429,
-        "RESOURCE_EXHAUSTED",
-        "Resource has been exhausted (e.g. check quota).",
-        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "{wait}s"},
-    ),
-    _T: _google(503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
-    _P: _google(404, "NOT_FOUND", "models/nothing is not found for API version v1beta."),
+_WORDS: Final = {
+    ErrorClass.VALIDATION: "invalid_request",
+    ErrorClass.AUTHENTICATION: "invalid_api_key",
+    ErrorClass.RATE_LIMIT: "rate_limit_exceeded",
+    ErrorClass.TRANSIENT: "service_unavailable",
+    ErrorClass.PERMANENT: "not_found",
 }
-_GRAPHQL = {
-    _V: _graphql("BAD_USER_INPUT", 'Variable "$first" got an invalid value'),
-    _A: _graphql("UNAUTHENTICATED", "You are not authenticated"),
-}
-
-NATIVE: Final[Mapping[str, Mapping[ErrorClass, Told]]] = {
-    "openai": {
-        _V: Told(400, "invalid_value", "Invalid 'temperature': above maximum value."),
-        _A: Told(401, "invalid_api_key", _KEY),
-        _R: Told(
-            429, "rate_limit_exceeded", "Rate limit reached for requests per min (RPM).",
-            headers=(
-                ("x-ratelimit-remaining-requests", "0"),
-                ("x-ratelimit-reset-requests", "{wait}s"),
-            ),
-        ),
-        _T: Told(500, "server_error", "The server had an error while processing your request."),
-        _P: Told(404, "model_not_found", "The model does not exist or you have no access to it."),
-    },
-    "anthropic": {
-        _V: _anthropic(400, "invalid_request_error", "max_tokens: field required"),
-        _A: _anthropic(401, "authentication_error", "invalid x-api-key"),
-        _R: _anthropic(429, "rate_limit_error", "This request would exceed your rate limit."),
-        _T: _anthropic(529, "overloaded_error", "Overloaded"),
-        _P: _anthropic(404, "not_found_error", "model: nothing"),
-    },
-    "gemini": _GOOGLE,
-    "vertex": _GOOGLE,
-    "google-apis": {
-        **_GOOGLE,
-        _R: Told(
-            429, "rateLimitExceeded", "",
-            {
-                "error": {
-                    "code": 429,
-                    "message": "Rate Limit Exceeded",
-                    "status": "RESOURCE_EXHAUSTED",
-                    "errors": [{"domain": "usageLimits", "reason": "rateLimitExceeded"}],
-                }
-            },
-        ),
-        _P: _google(404, "NOT_FOUND", "Requested entity was not found."),
-    },
-    "bedrock": {
-        _V: _aws(400, "ValidationException", "Malformed input request, please reformat it."),
-        _A: _aws(403, "UnrecognizedClientException", "The security token is invalid."),
-        _R: _aws(429, "ThrottlingException", "Too many requests, please wait before trying."),
-        _T: _aws(503, "ServiceUnavailableException", "The service is unavailable."),
-        _P: _aws(404, "ResourceNotFoundException", "The model is not found."),
-    },
-    "slack": {
-        _V: Told(200, "invalid_arguments", "", {"ok": False, "error": "invalid_arguments"}),
-        _A: Told(200, "invalid_auth", "", {"ok": False, "error": "invalid_auth"}),
-        _R: Told(429, "ratelimited", "", {"ok": False, "error": "ratelimited"}),
-        _T: Told(503, "service_unavailable", "", {"ok": False, "error": "service_unavailable"}),
-        _P: Told(200, "channel_not_found", "", {"ok": False, "error": "channel_not_found"}),
-    },
-    "graphql": _GRAPHQL,
-    "github": {
-        _V: Told(
-            422, "invalid", "Validation Failed",
-            {
-                "message": "Validation Failed",
-                "errors": [{"resource": "Issue", "field": "title", "code": "missing_field"}],
-                "status": "422",
-            },
-        ),
-        _A: Told(401, "401", "", {"message": "Bad credentials", "status": "401"}),
-        _R: Told(
-            403, "rate_limit", "",
-            {"message": "You have exceeded a secondary rate limit.", "status": "403"},
-        ),
-        _T: Told(503, "503", "", {"message": "No server is currently available."}),
-        _P: Told(404, "404", "", {"message": "Not Found", "status": "404"}),
-    },
-    "stripe": {
-        _V: Told(400, "parameter_missing", "Missing required param: amount."),
-        _A: Told(
-            401, "", "",
-            {"error": {"type": "invalid_request_error", "message": "Invalid API Key provided"}},
-        ),
-        _P: Told(404, "resource_missing", "No such customer"),
-    },
-}  # fmt: skip
-"""By dialect, what its provider documents; a dialect that builds on another inherits its lines."""
+"""Where a body has no code, and the shape of an event needs one."""
 
 
 def answer(
@@ -211,6 +101,7 @@ def answer(
     status: int | None = None,
     code: str | None = None,
     message: str | None = None,
+    now: float = 0.0,
 ) -> Answer:
     """The answer by which a provider says that a call failed like this.
 
@@ -222,21 +113,21 @@ def answer(
         status: in place of its own.
         code: in place of its own.
         message: in place of its own.
+        now: seconds since the epoch, for the headers that name the end of a wait.
     """
-    told = told_by(dialect, class_, path)
+    told = told_by(dialect, class_, path, code)
     worn = told.status if status is None else status
-    seconds = _seconds(WAIT if wait is None else wait)
-    envelope = _envelope(told, class_, wait, code=code, message=message)
-    if told.body is not None and code is None and message is None:
-        body = msgspec.json.encode(_filled(told.body, seconds))
-    else:
-        body = _without_envelope(dialect.error_body(envelope, worn, path))
-    headers = [("content-type", "application/json"), *dialect.error_headers(envelope, path)]
-    headers += [(name, value.replace("{wait}", seconds)) for name, value in told.headers]
-    if class_ is _R or wait is not None:
-        headers.append(("retry-after", seconds))
-    given: dict[str, tuple[str, str]] = {name.lower(): (name, value) for name, value in headers}
-    return Answer(worn, tuple(given.values()), body)
+    if worn != told.status:
+        told = told._replace(body=mapped(told.body, restated(told.status, worn)))
+    told = _reworded(told, dialect, class_, path, code, message)
+    seconds = WAIT if wait is None else wait
+    fill = filling(seconds, now)
+    headers = [("content-type", told.media_type)]
+    headers += [(name, str(fill(value))) for name, value in told.headers]
+    asked = class_ is ErrorClass.RATE_LIMIT or wait is not None
+    if asked and (told.retry_after or (wait is not None and not tells_wait(told))):
+        headers.append(("retry-after", number(seconds)))
+    return Answer(worn, tuple(headers), encoded(mapped(told.body, fill)))
 
 
 def said_in_streams(dialect: Dialect) -> frozenset[ErrorClass]:
@@ -247,31 +138,124 @@ def said_in_streams(dialect: Dialect) -> frozenset[ErrorClass]:
 
 
 def stream_event(
-    dialect: Dialect, class_: ErrorClass, path: str, *, wait: float | None = None
+    dialect: Dialect,
+    class_: ErrorClass,
+    path: str,
+    *,
+    wait: float | None = None,
+    code: str | None = None,
+    message: str | None = None,
+    now: float = 0.0,
 ) -> bytes:
-    """The event by which a stream of this provider fails, ready to be sent."""
-    told = told_by(dialect, class_, path)
-    if isinstance(dialect, Bedrock) and "/model/" in path:
+    """The event by which a stream of this provider fails, ready to be sent.
+
+    It is framed as the dialect frames its errors, and says what the provider says.
+
+    Args:
+        dialect: the provider's.
+        class_: what it says.
+        path: the path of the request.
+        wait: seconds that a rate limit asks for.
+        code: in place of its own.
+        message: in place of its own.
+        now: seconds since the epoch.
+    """
+    told = told_by(dialect, class_, path, code)
+    told = _reworded(told, dialect, class_, path, code, message)
+    fill = filling(WAIT if wait is None else wait, now)
+    told = told._replace(message=str(fill(told.message)))
+    event = dialect.stream_error(_envelope(told, class_, wait), path)
+    if isinstance(dialect, Bedrock) and not event.startswith((b"event:", b"data:")):
         name = told.code[0].lower() + told.code[1:]
         headers = {":message-type": "exception", ":exception-type": name}
-        headers[":content-type"] = "application/json"
-        return frame(headers, msgspec.json.encode({"message": told.message}))
-    event = dialect.stream_error(_envelope(told, class_, wait), path)
-    return _SSE_DATA.sub(lambda line: line[1] + _without_envelope(line[2]), event)
+        headers[":content-type"] = JSON
+        return frame(headers, encoded(mapped(told.body, fill)))
+    if told.event is not None:
+        return _SSE_DATA.sub(lambda line: line[1] + encoded(mapped(told.event, fill)), event)
+    said = mapped(told.body, fill)
+    return _SSE_DATA.sub(lambda line: line[1] + _overlaid(line[2], said), event)
 
 
-def told_by(dialect: Dialect, class_: ErrorClass, path: str) -> Told:
-    """The line of the table for a dialect, or of the nearest that it builds on."""
-    for name in _lineage(dialect):
-        told = NATIVE.get(name, {}).get(class_)
-        if told is not None:
-            return told
-    if class_ is _P and dialect.is_model_route("POST", path):
-        return NO_MODEL
-    return COMMON[class_]
+def last_frame(
+    dialect: Dialect,
+    class_: ErrorClass,
+    path: str,
+    content_type: str,
+    *,
+    wait: float | None = None,
+    code: str | None = None,
+    message: str | None = None,
+) -> bytes:
+    """The frame by which a body of frames fails; empty where the dialect has no such form.
+
+    Args:
+        dialect: the provider's.
+        class_: what it says.
+        path: the path of the request.
+        content_type: of the answer.
+        wait: seconds that a rate limit asks for.
+        code: in place of its own.
+        message: in place of its own.
+    """
+    told = told_by(dialect, class_, path, code)
+    told = _reworded(told, dialect, class_, path, code, message)
+    whole = dialect.frame_error(_envelope(told, class_, wait), content_type)
+    if not whole:
+        return b""
+    payload = whole[_FRAME_HEAD:]
+    if payload.startswith(b"{"):
+        payload = msgspec.json.encode({"error": msgspec.json.decode(payload)["error"]})
+    else:
+        lines = payload.splitlines(keepends=True)
+        payload = b"".join(line for line in lines if not line.startswith(b"x-error-envelope"))
+        if class_ is ErrorClass.RATE_LIMIT or wait is not None:
+            pause = round((WAIT if wait is None else wait) * 1000)
+            payload += b"grpc-retry-pushback-ms: %d\r\n" % pause
+    return whole[:1] + len(payload).to_bytes(_FRAME_HEAD - 1, "big") + payload
 
 
-def _lineage(dialect: Dialect) -> Iterator[str]:
+def told_by(dialect: Dialect, class_: ErrorClass, path: str, code: str | None = None) -> Told:
+    """The line of the tables for a dialect, or of the nearest that it builds on.
+
+    Args:
+        dialect: the provider's.
+        class_: what is said.
+        path: the path of the request.
+        code: that it has, if any of the class has it.
+    """
+    names = list(_lineage(_speaker(dialect, path), path))
+    for name in names:
+        for told in CODES.get(name, {}).get(class_, ()):
+            if told.code == code:
+                return told
+    lines = (NATIVE[name].get(class_) for name in names if name in NATIVE)
+    return next((told for told in lines if told is not None), EDGES["generic"][class_])
+
+
+def _speaker(dialect: Dialect, path: str) -> Dialect:
+    """Whose words are read on a route: a server may imitate another provider there."""
+    chosen = by_route(path) if isinstance(dialect, Auto) else None
+    if chosen is not None:
+        return chosen
+    probe = _envelope(EDGES["generic"][ErrorClass.VALIDATION], ErrorClass.VALIDATION, None)
+    said = dialect.error_body(probe, 400, path)
+    if said == _ANTHROPIC.error_body(probe, 400, path):
+        return _ANTHROPIC
+    own = _ROUTES.get(dialect.name)
+    if said == _OPENAI.error_body(probe, 400, path) and (
+        not isinstance(dialect, OpenAI) or (own and dialect.error_body(probe, 400, own) != said)
+    ):
+        return _OPENAI
+    return dialect
+
+
+def _lineage(dialect: Dialect, path: str) -> Iterator[str]:
+    """The names of tables, the most special first."""
+    if isinstance(dialect, GraphQLErrors) and not dialect.speaks_graphql("/rest"):
+        if dialect.speaks_graphql(path):
+            yield from (f"{dialect.name}/graphql", "graphql")
+    elif "/interactions" in path:
+        yield f"{dialect.name}/interactions"
     yield dialect.name
     for base in type(dialect).__mro__[1:]:
         name = base.__dict__.get("name")
@@ -279,23 +263,45 @@ def _lineage(dialect: Dialect) -> Iterator[str]:
             yield name
 
 
-def _envelope(
+def _reworded(
     told: Told,
+    dialect: Dialect,
     class_: ErrorClass,
-    wait: float | None,
-    *,
-    code: str | None = None,
-    message: str | None = None,
-) -> Envelope:
-    retryable = class_ in (_R, _T)
-    seconds = WAIT if wait is None and class_ is _R else wait
+    path: str,
+    code: str | None,
+    message: str | None,
+) -> Told:
+    """The line with a code and a message that a rule asks for."""
+    code = code or told.code
+    if code != told.code and message is None:
+        # What is said of another code would contradict this one.
+        message = code.replace("_", " ")
+    message = told.message if message is None else message
+    if (code, message) == (told.code, told.message):
+        return told
+    replaced = mapped(told.body, renamed(told, code, message))
+    reworded = told._replace(code=code, message=message)
+    missing = (code != told.code and not told.code) or (
+        message != told.message and not told.message
+    )
+    if missing or replaced == told.body:
+        # The provider has no place for it: the dialect's own shape has one.
+        body = dialect.error_body(_envelope(reworded, class_, None), told.status, path)
+        return reworded._replace(body=_stripped(msgspec.json.decode(body)), media_type=JSON)
+    return reworded._replace(body=replaced)
+
+
+def _envelope(told: Told, class_: ErrorClass, wait: float | None) -> Envelope:
+    rate = class_ is ErrorClass.RATE_LIMIT
+    retryable = rate or class_ is ErrorClass.TRANSIENT
+    code = told.code or _WORDS[class_]
     return Envelope(
         class_=class_,
         source=Source.HTTP,
-        code=code or told.code or COMMON[class_].code,
-        message=message or told.message or COMMON[class_].message,
+        code=code,
+        message=told.message or code.replace("_", " "),
         retryable=retryable,
-        retry_after=seconds if retryable else None,
+        retry_after=(WAIT if wait is None and rate else wait) if retryable else None,
         correlation_id="",
     )
 
@@ -303,12 +309,16 @@ def _envelope(
 _SSE_DATA = re.compile(rb"^(data: ?|)(\{.*\}|\[.*\])$", re.MULTILINE)
 
 
-def _without_envelope(body: bytes) -> bytes:
-    try:
-        decoded = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return body
-    return msgspec.json.encode(_stripped(decoded))
+def _overlaid(data: bytes, said: Any) -> bytes:
+    """The data of an event of the dialect's, with the members that the provider says otherwise."""
+    event = _stripped(msgspec.json.decode(data))
+    if isinstance(event, dict) and isinstance(said, dict):
+        event |= {
+            name: value
+            for name, value in said.items()
+            if name in event and (event[name] is None or isinstance(value, type(event[name])))
+        }
+    return msgspec.json.encode(event)
 
 
 def _stripped(value: Any) -> Any:
@@ -317,17 +327,3 @@ def _stripped(value: Any) -> Any:
     if isinstance(value, list):
         return [_stripped(item) for item in value]
     return value
-
-
-def _filled(value: Any, seconds: str) -> Any:
-    if isinstance(value, str):
-        return value.replace("{wait}", seconds)
-    if isinstance(value, Mapping):
-        return {key: _filled(item, seconds) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, seconds) for item in value]
-    return value
-
-
-def _seconds(wait: float) -> str:
-    return f"{wait:g}" if wait != int(wait) else str(int(wait))

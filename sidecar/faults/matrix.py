@@ -25,10 +25,13 @@ PATHS = {
     "slack": "/api/chat.postMessage",
     "graphql": "/graphql",
     "mcp": "/mcp",
+    "ollama": "/api/chat",
 }
 """A route of each dialect whose answers are shaped otherwise elsewhere."""
 
 _CHAT = "/v1/chat/completions"
+_STREAMS = {"bedrock": FRAMES_TYPE, "ollama": "application/x-ndjson"}
+_NOW = 1_800_000_000.0
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +71,10 @@ def rows(dialect: Dialect) -> Iterator[Row]:
     """Every class as an answer, and those that its streams can fail with as an event."""
     path = PATHS.get(dialect.name, _CHAT)
     for class_ in ErrorClass:
-        told = answers.answer(dialect, class_, path)
-        seen = Seen(status=told.status, headers=Headers(told.headers), body=told.body, path=path)
+        told = answers.answer(dialect, class_, path, now=_NOW)
+        seen = Seen(
+            status=told.status, headers=Headers(told.headers), body=told.body, path=path, now=_NOW
+        )
         yield _row(dialect, "answer", class_, told.status, classify(seen, dialect))
     for class_ in ErrorClass:
         if class_ in answers.said_in_streams(dialect):
@@ -77,8 +82,7 @@ def rows(dialect: Dialect) -> Iterator[Row]:
 
 
 def _streamed(dialect: Dialect, class_: ErrorClass, path: str) -> Classified:
-    framed = dialect.name == "bedrock"
-    kind = FRAMES_TYPE if framed else "text/event-stream"
+    kind = _STREAMS.get(dialect.name, "text/event-stream")
     headers = Headers([("content-type", kind)])
     reader = StreamReader(dialect, Seen(status=200, headers=headers, path=path))
     reader.feed(answers.stream_event(dialect, class_, path))

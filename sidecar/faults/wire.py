@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp.http_parser import RawResponseMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from sidecar import clock
 from sidecar.breaker.model import Kind
+from sidecar.envelope.dialects.grpc_web import end_flag
 from sidecar.envelope.model import ErrorClass
 from sidecar.faults import answers
 from sidecar.faults.streams import Events, Recoder, events_of, recoder_of
@@ -108,11 +110,14 @@ def _steps(fault: Fault, dialect: Dialect, path: str) -> list[Step]:
     if rule.kind == "hang":
         return []
     class_ = ErrorClass(rule.class_ or "transient")
-    status = 200 if rule.kind == "fake_200" else rule.status
     told = answers.answer(
         dialect, class_, path,
-        wait=rule.retry_after, status=status, code=rule.code, message=rule.message,
+        wait=rule.retry_after, status=rule.status, code=rule.code, message=rule.message,
+        now=clock.wall(),
     )  # fmt: skip
+    if rule.kind == "fake_200":
+        # The body stays what it was: only the status lies.
+        told = told._replace(status=200)
     if rule.kind == "wrong_length":
         return [_written(told, len(told.body) + MISSING), None]
     return [_written(told, len(told.body))]
@@ -329,14 +334,27 @@ class FaultyExchange(Exchange):
         self._stage = Stage.OVER
         rule, recoder = self._fault.rule, self._recoder
         if rule.kind == "error_event":
-            class_ = ErrorClass(rule.class_ or "transient")
-            event = answers.stream_event(self._dialect, class_, self._path, wait=rule.retry_after)
+            event = self._event()
             events = self._events or events_of(self._content_type, b"", grows=self._grows)
             before += event if events is None else events.put(event, first=first)
             self._fault.said = True
         if recoder is not None and before:
             before = recoder.write(before)
         return before or self._end()
+
+    def _event(self) -> bytes:
+        """The event of the fault, as this stream writes events."""
+        rule, kind = self._fault.rule, self._content_type
+        class_ = ErrorClass(rule.class_ or "transient")
+        if end_flag(kind) is not None:
+            return answers.last_frame(
+                self._dialect, class_, self._path, kind or "",
+                wait=rule.retry_after, code=rule.code, message=rule.message,
+            )  # fmt: skip
+        return answers.stream_event(
+            self._dialect, class_, self._path,
+            wait=rule.retry_after, code=rule.code, message=rule.message, now=clock.wall(),
+        )  # fmt: skip
 
     def _end(self) -> bytes:
         """What comes behind the fault."""

@@ -90,7 +90,7 @@ async def test_compressed_events_are_counted(start, upstream, coding, kind, toge
     assert DONE not in text
     told = await the_record(running)
     if kind == "error_event":
-        assert text.endswith(b'"code":"server_error"}}\n\n')
+        assert text.endswith(b'"type":"server_error","param":null,"code":null}}\n\n')
         assert told["envelope"]["code"] == "server_error"
     else:
         assert not whole
