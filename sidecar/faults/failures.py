@@ -23,6 +23,7 @@ from sidecar.envelope.raised import Raised, recorded
 from sidecar.envelope.sdks import FAMILIES
 from sidecar.faults import answers
 from sidecar.faults.databases import BASES, DATABASES, Failure
+from sidecar.faults.native import WAIT
 from sidecar.faults.sdks import CODED, SDKS, Coded
 
 _SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}")
@@ -211,7 +212,7 @@ def _of_sdk(rule: FaultSection, name: str, now: float) -> tuple[dict[str, Any], 
     if rule.class_ is None:
         return {"code": rule.code, "message": rule.message or rule.code or ""}, ()
     class_ = ErrorClass(rule.class_)
-    wait = f"{answers.WAIT if rule.retry_after is None else rule.retry_after:g}"
+    wait = f"{WAIT if rule.retry_after is None else rule.retry_after:g}"
     if name in CODED:
         return _of_coded(name, class_, CODED[name][class_], rule.message, wait)
     family = SDKS[name]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,16 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, list):
         return [mapped(item, change) for item in value]
     return change(value)
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """The values of a body, as texts."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list):
+        for item in inner:
+            yield from leaves(item)
+    else:
+        yield str(value)
 
 
 def filling(wait: float, now: float) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Classified, ErrorClass, Headers, Seen
 from sidecar.envelope.stream import FRAMES_TYPE, StreamReader
-from sidecar.faults import answers
+from sidecar.faults import answers, failing_events
 
 PATHS = {
     "anthropic": "/v1/messages",
@@ -77,7 +77,7 @@ def rows(dialect: Dialect) -> Iterator[Row]:
         )
         yield _row(dialect, "answer", class_, told.status, classify(seen, dialect))
     for class_ in ErrorClass:
-        if class_ in answers.said_in_streams(dialect):
+        if class_ in failing_events.said_in_streams(dialect):
             yield _row(dialect, "event", class_, 200, _streamed(dialect, class_, path))
 
 
@@ -85,7 +85,7 @@ def _streamed(dialect: Dialect, class_: ErrorClass, path: str) -> Classified:
     kind = _STREAMS.get(dialect.name, "text/event-stream")
     headers = Headers([("content-type", kind)])
     reader = StreamReader(dialect, Seen(status=200, headers=headers, path=path))
-    reader.feed(answers.stream_event(dialect, class_, path))
+    reader.feed(failing_events.stream_event(dialect, class_, path))
     return reader.failed or reader.finish(clean=True)
 
 

@@ -102,6 +102,16 @@ MODELS: Final[Mapping[str, Table]] = {
         P: _anthropic(404, "not_found_error", "model: nothing"),
     },
     "gemini": _GEMINI,
+    "gemini/interactions": {
+        class_: nested(status, {"code": code, "message": message})
+        for class_, status, code, message in (
+            (V, 400, "invalid_request", "Invalid value at input."),
+            (A, 401, "authentication", "API key not valid. Please pass a valid API key."),
+            (R, 429, "rate_limit_exceeded", "Rate limit exceeded. Please retry in {wait}s."),
+            (T, 503, "service_unavailable", "The service is currently unavailable."),
+            (P, 404, "not_found", "models/nothing is not found."),
+        )
+    },
     "vertex": {
         A: google(401, "UNAUTHENTICATED", "Request is missing required authentication credential.",
                   _reason("CREDENTIALS_MISSING", "aiplatform.googleapis.com")),

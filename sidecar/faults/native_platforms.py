@@ -66,9 +66,9 @@ def _reply(number: int, message: str, status: int = 200) -> Told:
 
 def _grpc(number: int, message: str, *headers: tuple[str, str]) -> Told:
     """A trailers-only answer: its status is 200, and it has no body."""
-    sent = (("grpc-status", str(number)), ("grpc-message", message.replace(" ", "%20")), *headers)
+    sent = (("grpc-status", str(number)), ("grpc-message", message), *headers)
     kind = "application/grpc-web+proto"
-    return Told(200, "", message, "", sent, kind, retry_after=False)
+    return Told(200, str(number), message, "", sent, kind, retry_after=False)
 
 
 def _connect(status: int, code: str, message: str) -> Told:

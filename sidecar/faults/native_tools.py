@@ -115,7 +115,8 @@ TOOLS: Final[Mapping[str, Table]] = {
     },
     "github": {
         V: _github(422, "Validation Failed", "/issues/issues#create-an-issue",
-                   {"resource": "Issue", "code": "missing_field", "field": "title"}),
+                   {"resource": "Issue", "code": "missing_field", "field": "title"},
+                   )._replace(code="missing_field"),
         A: _github(401, "Bad credentials", ""),
         R: _github(403, "You have exceeded a secondary rate limit. Please wait a few minutes "
                    "before you try again.", "/using-the-rest-api/rate-limits-for-the-rest-api"),

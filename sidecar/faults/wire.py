@@ -9,9 +9,10 @@ that the fault was made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, cast
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp.http_parser import RawResponseMessage
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -21,9 +22,11 @@ from sidecar.breaker.model import Kind
 from sidecar.envelope.dialects.grpc_web import end_flag
 from sidecar.envelope.model import ErrorClass
 from sidecar.faults import answers
+from sidecar.faults.failing_events import last_frame, stream_event
+from sidecar.faults.played import Played, Step
 from sidecar.faults.streams import Events, Recoder, events_of, recoder_of
 from sidecar.faults.watched import IN_STREAMS
-from sidecar.proxy.exchange import Answer, Exchange, UpstreamProtocol
+from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import UpstreamFailed
 
 if TYPE_CHECKING:
@@ -42,16 +45,15 @@ MISSING: Final = 16
 """Bytes by which an answer of the wrong length is shorter than it says."""
 
 
+_REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+
+
 class Stage(Enum):
     """How far a fault in a stream has come."""
 
     BEFORE = auto()
     OVER = auto()
     UNTOUCHED = auto()
-
-
-Step = bytes | BaseException | None
-"""Bytes that arrive, an error that ends the connection, or None for its orderly end."""
 
 
 async def open_exchange(
@@ -124,84 +126,10 @@ def _steps(fault: Fault, dialect: Dialect, path: str) -> list[Step]:
 
 
 def _written(told: answers.Answer, length: int) -> bytes:
-    lines = [f"HTTP/1.1 {told.status} ", *(f"{name}: {value}" for name, value in told.headers)]
+    lines = [f"HTTP/1.1 {told.status} {_REASONS.get(told.status, '')}"]
+    lines += [f"{name}: {value}" for name, value in told.headers]
     lines.append(f"content-length: {length}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + told.body
-
-
-class Played:
-    """A connection that leads nowhere, and from which comes what was written for it.
-
-    Attributes:
-        protocol: as a real connection has it; None once it was given back.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Sequence[Step]) -> None:
-        self._loop = loop
-        self._steps = list(steps)
-        self._stage = _Stage(self)
-        self.protocol: UpstreamProtocol | None = UpstreamProtocol(loop)
-        self.protocol.connection_made(self._stage)
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        """Its transport."""
-        return self._stage
-
-    def asked(self) -> None:
-        """The request has begun to arrive: play."""
-        for step in self._steps:
-            self._loop.call_soon(self._play, step)
-        self._steps.clear()
-
-    def _play(self, step: Step) -> None:
-        protocol = self.protocol
-        if protocol is None or self._stage.is_closing():
-            return
-        if isinstance(step, bytes):
-            protocol.data_received(step)
-            return
-        self._stage.closed = True
-        protocol.connection_lost(step)
-
-    def close(self) -> None:
-        """It is not needed any more."""
-        protocol, self.protocol = self.protocol, None
-        if protocol is not None and not self._stage.closed:
-            self._stage.closed = True
-            protocol.connection_lost(None)
-
-
-class _Stage(asyncio.Transport):
-    """Takes a request and throws it away."""
-
-    def __init__(self, played: Played) -> None:
-        super().__init__()
-        self._played = played
-        self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        del data
-        self._played.asked()
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def pause_reading(self) -> None:
-        """Nothing more comes than was written for it."""
-
-    def resume_reading(self) -> None:
-        """Likewise."""
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        del name
-        return default
 
 
 class FaultyExchange(Exchange):
@@ -347,11 +275,11 @@ class FaultyExchange(Exchange):
         rule, kind = self._fault.rule, self._content_type
         class_ = ErrorClass(rule.class_ or "transient")
         if end_flag(kind) is not None:
-            return answers.last_frame(
+            return last_frame(
                 self._dialect, class_, self._path, kind or "",
                 wait=rule.retry_after, code=rule.code, message=rule.message,
             )  # fmt: skip
-        return answers.stream_event(
+        return stream_event(
             self._dialect, class_, self._path,
             wait=rule.retry_after, code=rule.code, message=rule.message, now=clock.wall(),
         )  # fmt: skip

@@ -10,8 +10,9 @@ from sidecar.cli import main
 from sidecar.envelope import dialects
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import ErrorClass, Headers, Seen
-from sidecar.faults import answers
+from sidecar.faults import answers, failing_events
 from sidecar.faults.matrix import PATHS, rows
+from sidecar.faults.native import WAIT
 
 NAMES = sorted(dialects.NAMES)
 WAITS = {
@@ -29,7 +30,7 @@ def test_expected_is_actual(name) -> None:
     for row in found:
         assert row.right, row
         if row.expected == "rate_limit" and row.as_ == "answer":
-            assert row.retry_after == WAITS.get(name, answers.WAIT), row
+            assert row.retry_after == WAITS.get(name, WAIT), row
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,8 +42,8 @@ def test_nothing_of_ours_is_left_in_it(name) -> None:
         assert b'"envelope"' not in told.body
         assert b"sidecar" not in told.body
         assert not any(key.startswith("x-sidecar") for key, _ in told.headers)
-        if class_ in answers.said_in_streams(dialect):
-            assert b'"envelope"' not in answers.stream_event(dialect, class_, path)
+        if class_ in failing_events.said_in_streams(dialect):
+            assert b'"envelope"' not in failing_events.stream_event(dialect, class_, path)
 
 
 @pytest.mark.parametrize("wait", [0.25, 1.0, 90.0])
