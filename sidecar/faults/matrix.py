@@ -30,7 +30,9 @@ PATHS = {
 """A route of each dialect whose answers are shaped otherwise elsewhere."""
 
 _CHAT = "/v1/chat/completions"
-_STREAMS = {"bedrock": FRAMES_TYPE, "ollama": "application/x-ndjson"}
+STREAMS = {"bedrock": FRAMES_TYPE, "ollama": "application/x-ndjson"}
+"""The media types of streams that are no server-sent events."""
+
 _NOW = 1_800_000_000.0
 
 
@@ -82,7 +84,7 @@ def rows(dialect: Dialect) -> Iterator[Row]:
 
 
 def _streamed(dialect: Dialect, class_: ErrorClass, path: str) -> Classified:
-    kind = _STREAMS.get(dialect.name, "text/event-stream")
+    kind = STREAMS.get(dialect.name, "text/event-stream")
     headers = Headers([("content-type", kind)])
     reader = StreamReader(dialect, Seen(status=200, headers=headers, path=path))
     reader.feed(failing_events.stream_event(dialect, class_, path))

@@ -51,6 +51,10 @@ def _minimax(status: int, type_: str, message: str) -> Told:
     return Told(status, type_, message, {"type": "error", "error": error, "request_id": "0"})
 
 
+def _cerebras(status: int, type_: str, param: str, code: str, message: str) -> Told:
+    return flat(status, code or type_, message, message=message, type=type_, param=param, code=code)
+
+
 def _xai(status: int, code: str, message: str) -> Told:
     return Told(status, code, message, {"code": code, "error": message})
 
@@ -84,10 +88,10 @@ MODELS: Final[Mapping[str, Table]] = {
     "azure-openai": {
         A: nested(401, {"code": "401", "message": "Access denied due to invalid subscription key "
                         "or wrong API endpoint."}),
-        R: Told(429, "", "", {"error": {
-            "code": "429", "message": "Requests to the ChatCompletions_Create Operation under "
-            "Azure OpenAI API have exceeded call rate limit of your current pricing tier. Please "
-            "retry after {wait} seconds."}}, (("retry-after-ms", "{ms}"),)),
+        R: nested(429, {"code": "429", "message": "Requests to the ChatCompletions_Create "
+                        "Operation under Azure OpenAI API have exceeded call rate limit of your "
+                        "current pricing tier. Please retry after {wait} seconds."},
+                  retry_after_ms="{ms}"),
         T: nested(503, {"code": "ServiceUnavailable",
                         "message": "The service is temporarily unable to process your request."}),
         P: nested(404, {"code": "DeploymentNotFound", "message": "The API deployment for this "
@@ -127,20 +131,15 @@ MODELS: Final[Mapping[str, Table]] = {
         P: aws(404, "ResourceNotFoundException", "The model is not found."),
     },
     "cerebras": {
-        V: flat(400, "wrong_api_format", "temperature: must be at most 1.5",
-                message="temperature: must be at most 1.5", type="invalid_request_error",
-                param="temperature", code="wrong_api_format"),
-        A: flat(401, "wrong_api_key", "Wrong API Key", message="Wrong API Key",
-                type="invalid_request_error", param="api_key", code="wrong_api_key"),
-        R: flat(429, "request_quota_exceeded", "Requests per minute limit exceeded",
-                message="Requests per minute limit exceeded - too many requests sent.",
-                type="too_many_requests_error", param="quota", code="request_quota_exceeded"),
-        T: flat(500, "server_error", "Encountered a server error, please try again.",
-                message="Encountered a server error, please try again.", type="server_error",
-                param="", code=""),
-        P: flat(404, "model_not_found", "Model nothing does not exist",
-                message="Model nothing does not exist or you do not have access to it.",
-                type="not_found_error", param="model", code="model_not_found"),
+        V: _cerebras(400, "invalid_request_error", "temperature", "wrong_api_format",
+                     "temperature: must be at most 1.5"),
+        A: _cerebras(401, "invalid_request_error", "api_key", "wrong_api_key", "Wrong API Key"),
+        R: _cerebras(429, "too_many_requests_error", "quota", "request_quota_exceeded",
+                     "Requests per minute limit exceeded - too many requests sent."),
+        T: _cerebras(500, "server_error", "", "",
+                     "Encountered a server error, please try again."),
+        P: _cerebras(404, "not_found_error", "model", "model_not_found",
+                     "Model nothing does not exist or you do not have access to it."),
     },
     "cohere": {
         class_: Told(status, "", message, {"id": "0", "message": message})
@@ -196,12 +195,10 @@ MODELS: Final[Mapping[str, Table]] = {
                         "type": "invalid_request_error"}),
         A: nested(401, {"message": "Invalid API Key", "type": "invalid_request_error",
                         "code": "invalid_api_key"}),
-        R: Told(429, "rate_limit_exceeded", "", {"error": {
-            "message": "Rate limit reached for model `m` on requests per minute (RPM): Limit 30, "
-            "Used 30, Requested 1. Please try again in {wait}s.", "type": "requests",
-            "code": "rate_limit_exceeded"}},
-                (("x-ratelimit-remaining-requests", "0"),
-                 ("x-ratelimit-reset-requests", "{wait}s"))),
+        R: nested(429, {"message": "Rate limit reached for model `m` on requests per minute (RPM): "
+                        "Limit 30, Used 30, Requested 1. Please try again in {wait}s.",
+                        "type": "requests", "code": "rate_limit_exceeded"},
+                  x_ratelimit_remaining_requests="0", x_ratelimit_reset_requests="{wait}s"),
         T: nested(503, {"message": "Service Unavailable", "type": "internal_server_error"}),
         P: nested(404, {"message": _MODEL, "type": "invalid_request_error",
                         "code": "model_not_found"}),
