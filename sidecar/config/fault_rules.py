@@ -105,6 +105,8 @@ def _conflict(values: Mapping[str, Any], given: frozenset[str]) -> str:
         return f'"status" has no effect: {kind} has its own'
     if rule.status in _BODYLESS:
         return f"an answer with status {rule.status} has no body: it can say nothing"
+    if kind == "hang" and rule.after is not None:
+        return '"after" has no effect: hang sends nothing, however long it takes'
     if kind not in TELLS_CLASS:
         idle = [name for name in _OF_AN_ANSWER if getattr(rule, name) is not None]
         if idle:

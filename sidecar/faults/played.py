@@ -15,12 +15,20 @@ Step = bytes | BaseException | None
 class Played:
     """A connection that leads nowhere, and from which comes what was written for it.
 
+    Args:
+        loop: the running loop.
+        steps: what comes, in its order.
+        after: seconds until it comes, from when the request has begun to arrive.
+
     Attributes:
         protocol: as a real connection has it; None once it was given back.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Sequence[Step]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, steps: Sequence[Step], after: float = 0.0
+    ) -> None:
         self._loop = loop
+        self._after = after
         self._steps = list(steps)
         self._stage = _Stage(self)
         self.protocol: UpstreamProtocol | None = UpstreamProtocol(loop)
@@ -34,7 +42,10 @@ class Played:
     def asked(self) -> None:
         """The request has begun to arrive: play."""
         for step in self._steps:
-            self._loop.call_soon(self._play, step)
+            if self._after:
+                self._loop.call_later(self._after, self._play, step)
+            else:
+                self._loop.call_soon(self._play, step)
         self._steps.clear()
 
     def _play(self, step: Step) -> None:

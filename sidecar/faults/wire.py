@@ -83,20 +83,22 @@ async def open_exchange(
         UpstreamFailed: the connection is refused, by the fault or in earnest.
     """
     rule = fault.rule
-    if rule.after is not None and rule.kind != "dribble":
-        await asyncio.sleep(rule.after)
     if rule.kind == "refuse":
+        await asyncio.sleep(rule.after or 0.0)
         detail = "connection refused (an injected fault)"
         raise UpstreamFailed("connect_error", "connection_refused", detail, kind=Kind.CONNECTION)
     loop = asyncio.get_running_loop()
     if not fault.is_played:
         connection = await connect()
         if rule.kind == "delay":
-            return Exchange(connection, loop, keep, head_only=head_only, upgrades=upgrades)
+            return LateExchange(
+                connection, loop, keep, rule.after, head_only=head_only, upgrades=upgrades
+            )
         return FaultyExchange(
             connection, loop, keep, fault, dialect, path, method=method, head_only=head_only
         )
-    played = cast("Connection", Played(loop, _steps(fault, dialect, path)))
+    steps = _steps(fault, dialect, path)
+    played = cast("Connection", Played(loop, steps, rule.after or 0.0))
     return Exchange(played, loop, _drop, head_only=head_only, upgrades=upgrades)
 
 
@@ -132,7 +134,41 @@ def _written(told: answers.Answer, length: int) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + told.body
 
 
-class FaultyExchange(Exchange):
+class LateExchange(Exchange):
+    """The provider's own answer, held back; the daemon's clocks run meanwhile."""
+
+    __slots__ = ("_after", "_stopped")
+
+    def __init__(
+        self,
+        connection: Connection,
+        loop: asyncio.AbstractEventLoop,
+        keep: Callable[[Connection], None],
+        after: float | None,
+        *,
+        head_only: bool,
+        upgrades: bool = False,
+    ) -> None:
+        super().__init__(connection, loop, keep, head_only=head_only, upgrades=upgrades)
+        self._after = after
+        self._stopped: asyncio.Future[Exception] = loop.create_future()
+
+    async def head(self) -> Answer:
+        """As it came, when its time has come."""
+        if self._after:
+            await asyncio.wait([self._stopped], timeout=self._after)
+            if self._stopped.done():
+                raise self._stopped.result()
+        return await super().head()
+
+    def interrupt(self, error: Exception) -> None:
+        """As of every exchange; whoever is held back here is woken too."""
+        if not self._stopped.done():
+            self._stopped.set_result(error)
+        super().interrupt(error)
+
+
+class FaultyExchange(LateExchange):
     """The provider's own answer, to which something happens on the way."""
 
     __slots__ = (
@@ -160,7 +196,8 @@ class FaultyExchange(Exchange):
         method: str,
         head_only: bool,
     ) -> None:
-        super().__init__(connection, loop, keep, head_only=head_only)
+        after = None if fault.rule.kind == "dribble" else fault.rule.after
+        super().__init__(connection, loop, keep, after, head_only=head_only)
         self._fault = fault
         self._dialect = dialect
         self._path = path

@@ -196,6 +196,32 @@ async def test_a_delay(start, upstream) -> None:
 
 
 @pytest.mark.parametrize(
+    "rule",
+    [{"kind": "delay"}, {"class": "validation"}, {"kind": "reset"}, {"kind": "cut"}],
+)  # fmt: skip
+async def test_the_daemons_clocks_run_while_it_waits(start, upstream, rule) -> None:
+    """As with a provider that is slow in earnest."""
+    upstream.script = says(OK)
+    running = await start(
+        {"up": base(upstream.url, timeouts={"first_byte": "50ms"})},
+        faults=with_rules({**rule, "after": "30s"}),
+    )
+    found = await ask(running)
+    assert (found.status, found.envelope["code"]) == (504, "first_byte_timeout")
+    (told,) = await injected(running)
+    assert (told["verdict"], told["decision"]) == ("failure", "timeout")
+
+
+async def test_an_answer_that_comes_late_and_in_time(start, upstream) -> None:
+    running = await start(
+        {"up": base(upstream.url)}, faults=with_rules({"class": "validation", "after": "40ms"})
+    )
+    assert (await ask(running)).status == 400
+    (told,) = await injected(running)
+    assert told["first_seen_after"] >= 0.04
+
+
+@pytest.mark.parametrize(
     ("step", "hit"),
     [
         ({"nth": 3}, [3]),
@@ -393,6 +419,7 @@ async def test_a_caller_who_leaves_while_it_hangs(start, upstream) -> None:
         ({"kind": "hang", "class": "transient"}, "tells no class"),
         ({"class": "transient", "nth": 1, "every": 2}, "two ways"),
         ({"kind": "delay"}, 'add "after"'),
+        ({"kind": "hang", "after": "1s"}, "hang sends nothing"),
         ({"class": "transient", "events": 3}, "cut and error_event only"),
         ({"kind": "reset", "status": 500}, "no effect"),
         ({"kind": "fake_200", "status": 500}, "fake_200 has its own"),
