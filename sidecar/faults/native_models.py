@@ -55,6 +55,11 @@ def _cerebras(status: int, type_: str, param: str, code: str, message: str) -> T
     return flat(status, code or type_, message, message=message, type=type_, param=param, code=code)
 
 
+def _together(status: int, type_: str, code: str | None, message: str) -> Told:
+    error = {"message": message, "type": type_, "param": None, "code": code}
+    return nested(status, error, ("id", "0"))
+
+
 def _xai(status: int, code: str, message: str) -> Told:
     return Told(status, code, message, {"code": code, "error": message})
 
@@ -248,14 +253,15 @@ MODELS: Final[Mapping[str, Table]] = {
         )
     },
     "together": {
-        V: openai(422, "invalid_request_error", None, "Input validation error: `temperature` must "
-                  "be strictly positive"),
-        A: openai(401, "invalid_request_error", "invalid_api_key", "Invalid API key provided."),
-        R: openai(429, "model_rate_limit", None, "You have reached the rate limit specific to "
-                  "this model."),
-        T: openai(503, "service_unavailable", None, "The server is overloaded or not ready yet."),
-        P: openai(404, "invalid_request_error", "model_not_available", "Unable to access model "
-                  "nothing."),
+        V: _together(422, "invalid_request_error", None, "Input validation error: `temperature` "
+                     "must be strictly positive"),
+        A: _together(401, "invalid_request_error", "invalid_api_key", "Invalid API key provided."),
+        R: _together(429, "model_rate_limit", None, "You have reached the rate limit specific to "
+                     "this model."),
+        T: _together(503, "service_unavailable", None, "The server is overloaded or not ready "
+                     "yet."),
+        P: _together(404, "invalid_request_error", "model_not_available", "Unable to access model "
+                     "nothing."),
     },
     "xai": {
         V: _xai(400, "Client specified an invalid argument", "Invalid temperature."),

@@ -59,7 +59,7 @@ def _salesforce(status: int, code: str, message: str) -> Told:
     return Told(status, code, message, [{"message": message, "errorCode": code}], retry_after=False)
 
 
-def _reply(number: int, message: str, status: int = 200) -> Told:
+def _reply(status: int, number: int, message: str) -> Told:
     error = {"code": number, "message": message}
     return Told(status, str(number), message, {"jsonrpc": "2.0", "id": None, "error": error})
 
@@ -133,15 +133,16 @@ PLATFORMS: Final[Mapping[str, Table]] = {
             ("x-ratelimit-requests-remaining", "0"), ("x-ratelimit-requests-reset", "{reset_ms}"),
             ), retry_after=False),
         T: _linear(500, "internal error", "INTERNAL_SERVER_ERROR", "Internal server error",
-                   blames=False),
+                   blames=False)._replace(status=200),
         P: _linear(400, "other", "ENTITY_NOT_FOUND", "Entity not found: Issue", blames=True),
     },
     "mcp": {
-        V: _reply(-32602, "Invalid params: unknown argument"),
+        # Under 200 a reply has the id of its request; these are the transport's own.
+        V: _reply(400, -32600, "Bad Request: the body is no valid message"),
         A: Told(401, "", "", "", (("www-authenticate", _MCP_CHALLENGE),)),
-        R: _reply(-32000, "Too many requests", 429),
-        T: _reply(-32603, "Internal error"),
-        P: _reply(-32601, "Method not found"),
+        R: _reply(429, -32000, "Too many requests"),
+        T: _reply(500, -32603, "Internal server error"),
+        P: _reply(404, -32001, "Session not found"),
     },
     "msgraph": {
         V: _graph(400, "invalidRequest", "Invalid request"),
@@ -171,7 +172,8 @@ PLATFORMS: Final[Mapping[str, Table]] = {
     "shopify/graphql": {
         V: _shopify("argumentLiteralsIncompatible", "Argument 'first' on Field 'products' has an "
                     "invalid value."),
-        A: _shopify("ACCESS_DENIED", "Access denied for orders field."),
+        A: _shopify_rest(401, "[API] Invalid API key or access token (unrecognized login or wrong "
+                         "password)"),
         R: _shopify("THROTTLED", "Throttled", extensions={"cost": {
             "requestedQueryCost": Wait(50.0), "actualQueryCost": None, "throttleStatus": {
                 "maximumAvailable": 1000.0, "currentlyAvailable": 0, "restoreRate": 50.0}}}),

@@ -131,6 +131,7 @@ TOOLS: Final[Mapping[str, Table]] = {
         R: Told(429, "RATE_LIMIT", "You have reached your secondly limit.", {
             "status": "error", "message": "You have reached your secondly limit.",
             "errorType": "RATE_LIMIT", "correlationId": "0", "policyName": "SECONDLY",
+            "requestId": "0",
             }, (("x-hubspot-ratelimit-remaining", "0"),
                 ("x-hubspot-ratelimit-interval-milliseconds", "{ms}")), retry_after=False),
         T: flat(503, "", "service temporarily unavailable", status="error",
