@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sidecar.proxy.exchange import UpstreamProtocol
+from sidecar.proxy.upstream_protocol import UpstreamProtocol
 
 Step = bytes | BaseException | None
 """Bytes that arrive, an error that ends the connection, or None for its orderly end."""
