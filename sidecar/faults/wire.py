@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from sidecar import clock
 from sidecar.breaker.model import Kind
@@ -45,6 +45,7 @@ async def open_exchange(
     method: str,
     head_only: bool,
     upgrades: bool,
+    connect_timeout: float | None = None,
 ) -> Exchange:
     """The exchange of a call that gets a fault.
 
@@ -57,15 +58,14 @@ async def open_exchange(
         method: of the request.
         head_only: the request is a HEAD.
         upgrades: the request asks for another protocol.
+        connect_timeout: seconds that a connection may take.
 
     Raises:
-        UpstreamFailed: the connection is refused, by the fault or in earnest.
+        UpstreamFailed: the connection is refused, or takes too long, by the fault or in earnest.
     """
     rule = fault.rule
     if rule.kind == "refuse":
-        await asyncio.sleep(rule.after or 0.0)
-        detail = "connection refused (an injected fault)"
-        raise UpstreamFailed("connect_error", "connection_refused", detail, kind=Kind.CONNECTION)
+        await _refuse(rule.after or 0.0, connect_timeout)
     loop = asyncio.get_running_loop()
     if not fault.is_played:
         connection = await connect()
@@ -79,6 +79,15 @@ async def open_exchange(
     steps = _steps(fault, dialect, path)
     played = cast("Connection", Played(loop, steps, rule.after or 0.0))
     return Exchange(played, loop, _drop, head_only=head_only, upgrades=upgrades)
+
+
+async def _refuse(after: float, limit: float | None) -> NoReturn:
+    code, detail = "connection_refused", "connection refused"
+    if limit is not None and after > limit:
+        after, code, detail = limit, "connect_timeout", "no connection within timeouts.connect"
+    await asyncio.sleep(after)
+    detail += " (an injected fault)"
+    raise UpstreamFailed("connect_error", code, detail, kind=Kind.CONNECTION)
 
 
 def _drop(played: Connection) -> None:

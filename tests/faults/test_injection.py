@@ -212,6 +212,15 @@ async def test_the_daemons_clocks_run_while_it_waits(start, upstream, rule) -> N
     assert (told["verdict"], told["decision"]) == ("failure", "timeout")
 
 
+async def test_a_connection_that_takes_too_long(start, upstream) -> None:
+    running = await start(
+        {"up": base(upstream.url, timeouts={"connect": "30ms"})},
+        faults=with_rules({"kind": "refuse", "after": "30s"}),
+    )
+    found = await ask(running)
+    assert (found.status, found.envelope["code"]) == (502, "connect_timeout")
+
+
 async def test_an_answer_that_comes_late_and_in_time(start, upstream) -> None:
     running = await start(
         {"up": base(upstream.url)}, faults=with_rules({"class": "validation", "after": "40ms"})
