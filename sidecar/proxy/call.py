@@ -251,7 +251,7 @@ class Call:
         self._subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
-        self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
+        self._asked = plane.fault_asked_for(incoming.headers_of(FAULT_HEADER))
         if runtime.gates.limits:
             await self._pass_gates(runtime)
         else:
