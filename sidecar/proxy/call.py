@@ -16,18 +16,17 @@ from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.model import Kind, Mode, Outcome, Refusal, State
 from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
-from sidecar.envelope.policy import should_retry
 from sidecar.envelope.redact import shown_name, shown_path
 from sidecar.faults.injector import Fault as InjectedFault
 from sidecar.faults.injector import Target, injection
-from sidecar.proxy import headers, replies, target
+from sidecar.proxy import headers, own_answers, replies, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
 from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.incoming import Incoming
-from sidecar.proxy.outgoing import Framing, Outgoing
+from sidecar.proxy.outgoing import Outgoing
 from sidecar.proxy.passage import Passage, concerns_gates
 from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
@@ -35,12 +34,11 @@ from sidecar.proxy.repeats import Repeats, repeats_of
 from sidecar.proxy.signing import Signing
 from sidecar.proxy.sigv4 import REPLACED, without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
-from sidecar.telemetry.observer import CallFinished, Ending, Fault
+from sidecar.telemetry.observer import CallFinished, Ending
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
     from sidecar.config.schema import FaultSection
-    from sidecar.envelope.dialects.base import Dialect
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
 
@@ -67,6 +65,7 @@ class Call:
         out: the answer on its way.
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
+        ending: how it ended, where that is known; None before.
         first_content_at: when a stream said its first word, monotonic seconds; None before.
         waited: seconds for which the call was held for its slot; None if it was not.
         trace: its place in a trace; None while tracing is off.
@@ -80,7 +79,6 @@ class Call:
         "_asked",
         "_attempts",
         "_bulkhead",
-        "_ending",
         "_fault",
         "_finished",
         "_first_byte_at",
@@ -103,6 +101,7 @@ class Call:
         "classified",
         "connection",
         "decision",
+        "ending",
         "first_content_at",
         "heard_at",
         "incoming",
@@ -131,7 +130,7 @@ class Call:
         self._bulkhead: Bulkhead | None = None
         self._place_would_refuse = False
         self._unreadable = unreadable
-        self._ending: Ending | None = None
+        self.ending: Ending | None = None
         self._aside = False
         self._asked: FaultSection | None = None
         self._fault: InjectedFault | None = None
@@ -199,7 +198,7 @@ class Call:
                 self._cut_for_shutdown()
             raise
         except Exception as error:  # noqa: BLE001 - the last boundary: a fault of our own
-            self._answer_fault(error)
+            own_answers.answer_fault(self, error)
         finally:
             self._close()
         if self._forwarding is not None:
@@ -210,9 +209,9 @@ class Call:
         try:
             await self._forward()
         except Refused as refused:
-            self._answer_refusal(refused)
+            own_answers.answer_refusal(self, refused)
         except UpstreamFailed as failure:
-            self._answer_failure(failure)
+            own_answers.answer_failure(self, failure)
 
     # -- the way through --------------------------------------------------------------------
 
@@ -300,12 +299,17 @@ class Call:
         self._relay = self._relay_of(runtime, forwarding.exchange, answer)
         await self._relay.run()
         if self.classified is None or self.classified.brief is None:
-            self._ending = Ending.ANSWERED
+            self.ending = Ending.ANSWERED
 
     @property
     def upstream_status(self) -> int | None:
         """What the upstream answered; None if nothing came."""
         return self._upstream_status
+
+    @property
+    def is_sent(self) -> bool:
+        """Has the request left, so that it may have been executed?"""
+        return self._forwarding is not None and self._forwarding.sent_at is not None
 
     @property
     def time_left(self) -> float:
@@ -635,7 +639,7 @@ class Call:
         if self.settled:
             # Everything that counts had been said.
             return
-        self._ending = Ending.SHUTDOWN if self.plane.stopping else Ending.CLIENT_LEFT
+        self.ending = Ending.SHUTDOWN if self.plane.stopping else Ending.CLIENT_LEFT
         silence = self._silence()
         if silence is None:
             self.settle(Outcome(Verdict.NEUTRAL))
@@ -708,152 +712,16 @@ class Call:
             marks.append(self._fault.mark)
         return marks
 
-    def _answer_refusal(self, refused: Refused) -> None:
-        self.decision = refused.decision
-        self._ending = Ending.REFUSED
-        if refused.close:
-            self.out.keep = False
-        self.settle(Outcome(Verdict.NEUTRAL))
-        envelope = replies.envelope_of(
-            refused.decision,
-            refused.detail,
-            self.correlation_id,
-            code=refused.code,
-            retry_after=refused.retry_after,
-        )
-        if self.repeats is not None:
-            envelope = self.repeats.told(envelope)
-        self._answer(envelope, None, f"local: {refused.decision}", sent=False)
-
-    def _answer_failure(self, failure: UpstreamFailed) -> None:
-        """No usable answer came: says so, in the caller's dialect."""
-        if self.runtime is not None and self.is_evidence:
-            failure = self.plane.watch.judge(self.runtime, failure)
-        self.decision = failure.decision
-        self.settle(
-            Outcome(
-                failure.verdict, kind=failure.kind, code=failure.code, status=self._upstream_status
-            )
-        )
-        here = failure.decision == "local_network"
-        envelope = self.envelope_of(failure)
-        if self.repeats is not None:
-            envelope = self.repeats.told(envelope)
-        self._answer(
-            envelope,
-            None if here else failure.verdict,
-            f"transport: {failure.code}",
-            sent=failure.sent,
-        )
-
-    def envelope_of(self, failure: UpstreamFailed) -> Envelope:
-        """What is told of a failure to get an answer."""
-        return replies.envelope_of(
-            failure.decision,
-            f"{self.runtime.name if self.runtime else 'upstream'}: {failure.detail}",
-            self.correlation_id,
-            code=failure.code,
-            retry_after=self.plane.watch.wait() if failure.decision == "local_network" else None,
-            sent=failure.sent,
-        )
-
-    def _answer_fault(self, error: Exception) -> None:
-        self.decision = "internal_error"
-        self.plane.observer.emit(
-            Fault(at=machine.wall(), where="proxy", error=error, correlation_id=self.correlation_id)
-        )
-        self.settle(Outcome(Verdict.NEUTRAL))
-        self.out.keep = False
-        envelope = replies.envelope_of(
-            "internal_error", "a fault in the daemon; its log has more", self.correlation_id
-        )
-        # The fault may lie in a dialect: this answer asks none.
-        generic = self.plane.generic
-        self._answer(envelope, Verdict.NEUTRAL, "local: internal_error", sent=False, spoken=generic)
-
-    def _answer(
-        self,
-        envelope: Envelope,
-        verdict: Verdict | None,
-        rule: str,
-        *,
-        sent: bool,
-        spoken: Dialect | None = None,
-    ) -> None:
-        """Writes an answer of the daemon's own; one that comes too late only ends badly."""
-        self.classified = Classified(
-            envelope=envelope, verdict=verdict or Verdict.NEUTRAL, rule=rule
-        )
-        incoming = self.incoming
-        if self.out.started:
-            self.out.keep = False
-            self.connection.abort()
-            return
-        status = replies.DECISIONS[self.decision].status
-        dialect = spoken or (self.runtime.dialect if self.runtime else self.plane.generic)
-        media_type, body = replies.body_of(
-            envelope, status, dialect, self.path, plain=incoming.wants_envelope()
-        )
-        own = [
-            *self.marks(),
-            *replies.error_headers(
-                envelope,
-                verdict,
-                self._advice(envelope, sent=sent),
-                dialect.should_retry_headers,
-            ),
-            *dialect.error_headers(envelope, self.path),
-            ("cache-control", "no-store"),
-            ("content-type", media_type),
-            ("content-length", str(len(body))),
-        ]
-        if incoming.awaits_permission:
-            # The caller was never told to go on: whether a body follows is not known.
-            self.out.keep = False
-            self.connection.finish_after_answer = True
-        framing = Framing.NONE if incoming.method == "HEAD" else Framing.LENGTH
-        reason = replies.REASONS.get(status, "")
-        self.out.start(status, reason, [headers.lines(own)], framing, body)
-
-    def _advice(self, envelope: Envelope, *, sent: bool) -> str | None:
-        runtime, incoming = self.runtime, self.incoming
-        return should_retry(
-            envelope,
-            terminal=False,
-            # A request that had left when the daemon stopped is like one whose answer broke off.
-            decision="upstream_error" if sent and self.decision == "draining" else self.decision,
-            fail_fast=runtime is not None and runtime.config.breaker.fail_fast,
-            sdk_wait_max=runtime.config.sdk_wait_max if runtime else replies.SDK_WAIT_MAX,
-            method=incoming.method,
-            idempotency_key=incoming.header(b"idempotency-key") is not None,
-            repeatable=runtime is not None
-            and runtime.dialect.repeatable(incoming.method, self.path),
-            sent=sent,
-        )
-
     def _cut_for_shutdown(self) -> None:
         """The daemon stops before the call is done: says so if nothing was said yet."""
         if self.connection.transport is None:
             return
         if self.out.started and self._relay is not None:
-            self._relay.stop(self._stopped_envelope())
+            self._relay.stop(own_answers.stopped_envelope(self))
         elif not self.out.started:
-            self.decision = "draining"
-            self.out.keep = False
-            sent = self._forwarding is not None and self._forwarding.sent_at is not None
-            self._answer(self._stopped_envelope(), None, "local: draining", sent=sent)
-        self._ending = Ending.SHUTDOWN
+            own_answers.answer_stopped(self)
+        self.ending = Ending.SHUTDOWN
         self.connection.finish()
-
-    def _stopped_envelope(self) -> Envelope:
-        sent = self._forwarding is not None and self._forwarding.sent_at is not None
-        return replies.envelope_of(
-            "draining",
-            "the daemon stopped before the answer was whole"
-            + ("; the request may have been executed" if sent else ""),
-            self.correlation_id,
-            sent=sent,
-        )
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -909,7 +777,7 @@ class Call:
                 first_byte=self._first_byte_at - started if self._first_byte_at else None,
                 reclassified=self.reclassified,
                 would_refuse=self._would_refuse(),
-                ending=self._ending,
+                ending=self.ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
                 fault=self._fault.name if self._fault else None,

@@ -18,6 +18,7 @@ from sidecar import clock
 from sidecar.breaker.model import Mode, State
 from sidecar.breaker.retries import RetryBudget, pause
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source
+from sidecar.proxy import own_answers
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.telemetry.observer import AttemptFinished
 
@@ -117,7 +118,7 @@ class Repeats:
                 failed = failure
                 if call.is_evidence:
                     failed = call.plane.watch.judge(self._runtime, failure)
-                envelope = call.envelope_of(failed)
+                envelope = own_answers.envelope_of(call, failed)
                 found = self._next(envelope)
                 if found is None:
                     raise failed from None
