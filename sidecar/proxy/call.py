@@ -12,8 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
-from sidecar.breaker.bulkhead import Bulkhead
-from sidecar.breaker.model import Kind, Mode, Outcome, Refusal, State
+from sidecar.breaker.model import Kind, Outcome, Refusal, State
 from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.redact import shown_name, shown_path
@@ -21,23 +20,20 @@ from sidecar.faults.injector import Fault as InjectedFault
 from sidecar.faults.injector import Target, injection
 from sidecar.proxy import headers, own_answers, replies, target
 from sidecar.proxy.connection import Connection
+from sidecar.proxy.entry import Entry
 from sidecar.proxy.exchange import Answer, Exchange
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
 from sidecar.proxy.forward import Forwarding
-from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.outgoing import Outgoing
-from sidecar.proxy.passage import Passage, concerns_gates
-from sidecar.proxy.places import wait_for_place
 from sidecar.proxy.relay import Relay
 from sidecar.proxy.repeats import Repeats, repeats_of
 from sidecar.proxy.signing import Signing
-from sidecar.proxy.sigv4 import REPLACED, without_presigning
+from sidecar.proxy.sigv4 import without_presigning
 from sidecar.proxy.websocket import WebSocketRelay
 from sidecar.telemetry.observer import CallFinished, Ending
 
 if TYPE_CHECKING:
-    from sidecar.breaker.admission import Admission
     from sidecar.config.schema import FaultSection
     from sidecar.proxy.plane import DataPlane
     from sidecar.proxy.runtime import Runtime
@@ -59,53 +55,42 @@ class Call:
     Attributes:
         runtime: the provider; None until it was found.
         path: the path at the provider, as it came, without the query.
-        admission: the leave to go on; None until it was given.
-        admitted_at: when it was given, monotonic seconds.
-        key: the breaker's key that gave or refused it.
+        entry: who lets it in; None until the provider was found.
         out: the answer on its way.
         classified: what the answer means, once that is known.
         decision: `forwarded`, or why the daemon answers itself.
         ending: how it ended, where that is known; None before.
         first_content_at: when a stream said its first word, monotonic seconds; None before.
-        waited: seconds for which the call was held for its slot; None if it was not.
         trace: its place in a trace; None while tracing is off.
         heard_at: when the upstream last sent a byte, monotonic seconds.
         repeats: what sends the request again; None where nothing does.
-        settled: the breaker has been told.
+        settled: those who let it in have been told.
     """
 
     __slots__ = (
-        "_aside",
         "_asked",
         "_attempts",
-        "_bulkhead",
         "_fault",
         "_finished",
         "_first_byte_at",
         "_forwarding",
         "_model",
         "_overhead",
-        "_passage",
-        "_place_would_refuse",
-        "_refusal",
         "_relay",
         "_signing",
         "_started",
-        "_subject",
         "_unreadable",
         "_uploading",
         "_upstream_status",
         "_verdict",
-        "admission",
-        "admitted_at",
         "classified",
         "connection",
         "decision",
         "ending",
+        "entry",
         "first_content_at",
         "heard_at",
         "incoming",
-        "key",
         "out",
         "path",
         "plane",
@@ -114,7 +99,6 @@ class Call:
         "runtime",
         "settled",
         "trace",
-        "waited",
     )
 
     def __init__(
@@ -127,20 +111,14 @@ class Call:
         self._started = machine.monotonic()
         self._attempts = 0
         self._overhead: float | None = None
-        self._bulkhead: Bulkhead | None = None
-        self._place_would_refuse = False
         self._unreadable = unreadable
         self.ending: Ending | None = None
-        self._aside = False
         self._asked: FaultSection | None = None
         self._fault: InjectedFault | None = None
         self._finished = False
         self._first_byte_at: float | None = None
         self._forwarding: Forwarding | None = None
         self._model: str | None = None
-        self._passage: Passage | None = None
-        self._subject: str | None = None
-        self._refusal: Refusal | None = None
         self._relay: Relay | WebSocketRelay | None = None
         self._signing: Signing | None = None
         self._uploading = 0.0
@@ -151,9 +129,7 @@ class Call:
         self.incoming = incoming
         self.runtime: Runtime | None = None
         self.path = ""
-        self.admission: Admission | None = None
-        self.admitted_at = 0.0
-        self.key: str | None = None
+        self.entry: Entry | None = None
         self.out = Outgoing(connection, http10=incoming.http10, keep=not incoming.ends_connection)
         self.classified: Classified | None = None
         self.decision = "forwarded"
@@ -162,7 +138,6 @@ class Call:
         self.reclassified = False
         self.repeats: Repeats | None = None
         self.settled = False
-        self.waited: float | None = None
         self.trace = plane.tracing.begin(incoming.raw, incoming.named, incoming.correlation_id)
 
     @property
@@ -222,7 +197,8 @@ class Call:
         named = incoming.absolute_form()
         own = None if named is None else plane.is_own(named, self.connection)
         found = incoming.check(plane.config, is_own=own)
-        runtime = self._enter(found)
+        entry = self._enter(found)
+        runtime = entry.runtime
         signer = runtime.signer
         incoming.check_for(
             runtime.config,
@@ -247,33 +223,27 @@ class Call:
             rest = found.path + without_presigning(found.query)
             self._signing = await signer.ready()
         model = self._model
-        self._subject = target.route(self._shown_path()) if model is None else target.model(model)
+        entry.subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
         self._asked = plane.fault_asked_for(incoming.headers_of(FAULT_HEADER))
-        if runtime.gates.limits:
-            await self._pass_gates(runtime)
-        else:
-            self._admit(runtime)
-        await self._take_place(runtime)
-        self.repeats = repeats_of(self, runtime)
+        await entry.enter()
+        self.repeats = repeats_of(self, entry)
         if self.repeats is None:
-            await self._send(runtime, rest)
+            await self._send(entry, rest)
         else:
-            await self.repeats.run(partial(self._send, runtime, rest))
+            await self.repeats.run(partial(self._send, entry, rest))
 
-    async def _send(self, runtime: Runtime, rest: str) -> None:
-        incoming, plane = self.incoming, self.plane
+    async def _send(self, entry: Entry, rest: str) -> None:
+        incoming, plane, runtime = self.incoming, self.plane, entry.runtime
         self._fault = fault = self._chosen_fault(runtime)
-        if self._aside and (fault is None or fault.counts or not fault.is_played):
+        if entry.aside and (fault is None or fault.counts or not fault.is_played):
             # What stood aside for a fault is a call like any other again.
-            self._aside = False
-            self._admit(runtime)
-            await self._take_place(runtime)
+            await entry.enter_again()
         if self.repeats is not None:
             self.repeats.begins(counts=self.is_evidence)
         if fault is not None:
-            await self._meet(fault)
+            await self._meet(fault, entry)
         self._forwarding = forwarding = Forwarding(
             runtime,
             incoming,
@@ -290,8 +260,8 @@ class Call:
         self._upstream_status = answer.message.code
         if self.trace is not None:
             self.trace.attempts[-1].status = self._upstream_status
-        if self.admission is not None and self.is_evidence:
-            self.admission.first_byte(self._first_byte_at)
+        if entry.admission is not None and self.is_evidence:
+            entry.admission.first_byte(self._first_byte_at)
         network = plane.watch.network
         if network.uneasy and runtime.upstream.host is not None and self.is_evidence:
             network.reached(runtime.upstream.host, self._first_byte_at)
@@ -317,38 +287,6 @@ class Call:
         total = None if self.runtime is None else self.runtime.config.timeouts.total
         return inf if total is None else total - (machine.monotonic() - self._started)
 
-    @property
-    def patience(self) -> float:
-        """Seconds that the call may still be held here: its waits share one `max_wait`."""
-        most = 0.0 if self.runtime is None else self.runtime.config.shedding.max_wait
-        return max(most - (self.waited or 0.0), 0.0)
-
-    @property
-    def is_throttled(self) -> bool:
-        """Does the upstream throttle the call's key?"""
-        passage = self._passage_if_any()
-        return passage is not None and passage.is_throttled
-
-    def check_again(self) -> None:
-        """What was said while the call waited concerns it too.
-
-        Raises:
-            Refused: `local_network`, `quota` or `shed`.
-        """
-        runtime, admission = self.runtime, self.admission
-        if runtime is not None and self.plane.watch.network.down:
-            self.plane.watch.check(runtime)
-        passage = self._passage_if_any()
-        if passage is not None and admission is not None:
-            passage.check_again(admission.mode, self._started)
-
-    def _passage_if_any(self) -> Passage | None:
-        runtime, admission = self.runtime, self.admission
-        if runtime is None or not runtime.gates.limits or admission is None:
-            return None
-        self._passage = self._passage or self._passage_of(runtime)
-        return self._passage
-
     async def forget_attempt(self, envelope: Envelope) -> None:
         """Drops what an attempt came to, frees its connection, and begins the request anew.
 
@@ -360,8 +298,8 @@ class Call:
                 machine.monotonic(), status=0, decision="repeated", verdict=None, envelope=envelope
             )
         forwarding, self._forwarding = self._forwarding, None
-        if self._passage is not None:
-            self._passage.used()
+        if self.entry is not None:
+            self.entry.used()
         if forwarding is not None:
             self._count(forwarding)
             forwarding.close()
@@ -384,7 +322,7 @@ class Call:
             return WebSocketRelay(self, runtime, exchange, answer)
         return Relay(self, runtime, exchange, self.connection.clock, answer)
 
-    def _enter(self, found: target.Target) -> Runtime:
+    def _enter(self, found: target.Target) -> Entry:
         runtime = self.plane.runtimes.get(found.provider)
         if runtime is None:
             raise Refused("unknown_provider", self.plane.known())
@@ -392,65 +330,8 @@ class Call:
         self.path = found.path
         runtime.entered()
         self.connection.patience = runtime.config.timeouts.client
-        return runtime
-
-    async def _pass_gates(self, runtime: Runtime) -> None:
-        """As `_admit`, past the gates of the call's key: budget, breaker, slot, in this order."""
-        if runtime.retired:
-            self._admit(runtime)
-            return
-        plane, now = self.plane, machine.monotonic()
-        if plane.watch.network.down:
-            plane.watch.check(runtime)
-        passage = self._passage = self._passage_of(runtime)
-        self.key, _, mode = plane.registry.peek(runtime.name, self._subject, now)
-        passage.check_budget(mode)
-        self._admit(runtime)
-        assert self.admission is not None
-        try:
-            held = passage.enter(self.admission.mode)
-        except Refused:
-            self.admission.release(machine.monotonic())
-            raise
-        if held is not None:
-            # What waits holds no permit: it may be a probe's, and what it is worth may change.
-            self.admission.release(machine.monotonic())
-            try:
-                await passage.turn(held, plane.loop, plane.gate_fault)
-            finally:
-                self.waited = machine.monotonic() - now
-            self._admit(runtime)
-            self.check_again()
-        passage.admitted()
-
-    def _passage_of(self, runtime: Runtime) -> Passage:
-        set_headers = {name.lower() for name, _ in runtime.set_headers}
-        if runtime.signer is not None:
-            # A caller's signature differs with each request; the limit is the daemon's own key's.
-            set_headers |= REPLACED
-        key = self.incoming.limit_key(
-            self._subject or "", set_headers, runtime.dialect.secret_paths
-        )
-        return Passage(runtime.gates, key, self.admitted_at)
-
-    def _admit(self, runtime: Runtime) -> None:
-        """Asks everybody who may refuse the call, in the contract's order."""
-        if self.plane.watch.network.down:
-            self.plane.watch.check(runtime)
-        now = self.admitted_at = machine.monotonic()
-        if runtime.retired:
-            # Taken away by a reload while this call was being read: no breaker is its own any more.
-            self.key = f"{runtime.name}/{self._subject}"
-            return
-        tracing = self.plane.tracing
-        tracing.current = self.trace
-        admitted = self.plane.registry.admit(runtime.name, self._subject, now)
-        tracing.current = None
-        self.key = admitted.key
-        if isinstance(admitted, Refusal):
-            self._refusal = admitted
-            raise Refused("breaker_open", admitted.reason, retry_after=admitted.retry_after)
-        self.admission = admitted
+        entry = self.entry = Entry(self.plane, runtime, self.incoming, self._started, self.trace)
+        return entry
 
     def _chosen_fault(self, runtime: Runtime) -> InjectedFault | None:
         asked, faults = self._asked, self.plane.faults
@@ -472,7 +353,7 @@ class Call:
         """Does the call say something about the provider? An injected fault does only if asked."""
         return self._fault is None or self._fault.counts
 
-    async def _meet(self, fault: InjectedFault) -> None:
+    async def _meet(self, fault: InjectedFault, entry: Entry) -> None:
         """A fault is the call's from here on.
 
         Raises:
@@ -487,61 +368,20 @@ class Call:
             self.connection, http10=self.incoming.http10, keep=self.out.keep, fault=fault
         )
         if fault.is_played and not fault.counts:
-            self._step_aside()
+            entry.step_aside()
         if fault.rule.source != "sidecar":
             return
         if fault.rule.after is not None:
             await asyncio.sleep(fault.rule.after)
-        if fault.decision == "breaker_open" and self.admission is not None:
-            self._refusal = Refusal(
-                key=self.admission.key,
+        if fault.decision == "breaker_open" and entry.admission is not None:
+            entry.refusal = Refusal(
+                key=entry.admission.key,
                 state=State.OPEN,
-                mode=self.admission.mode,
+                mode=entry.admission.mode,
                 retry_after=fault.wait,
                 reason="an injected fault",
             )
         raise_own(fault)
-
-    def _step_aside(self) -> None:
-        """Gives back at once what a real call could want: probe, place, question to a budget."""
-        self._aside = True
-        nothing = Outcome(Verdict.NEUTRAL)
-        if self._passage is not None:
-            self._passage.settle(nothing)
-        if self.admission is not None:
-            self.admission.settle(nothing, machine.monotonic())
-        if self._bulkhead is not None:
-            self._bulkhead.leave()
-            self._bulkhead = None
-
-    async def _take_place(self, runtime: Runtime) -> None:
-        if runtime.bulkhead.enter():
-            self._bulkhead = runtime.bulkhead
-        else:
-            await self._wait_for_place(runtime)
-
-    async def _wait_for_place(self, runtime: Runtime) -> None:
-        """Waits until one of the provider's calls has ended; not for long, and not with all.
-
-        The breaker's permit is given back meanwhile: a call that only waits must not keep a probe.
-
-        Raises:
-            Refused: `bulkhead`, or whatever else the call meets after its wait.
-        """
-        bulkhead, admission, since = runtime.bulkhead, self.admission, machine.monotonic()
-        if admission is None or admission.mode is not Mode.ENFORCE:
-            bulkhead.force()
-            self._bulkhead = bulkhead
-            self._place_would_refuse = admission is not None and admission.mode is Mode.OBSERVE
-            return
-        admission.release(since)
-        try:
-            await wait_for_place(bulkhead, self.patience)
-        finally:
-            self.waited = (self.waited or 0.0) + machine.monotonic() - since
-        self._bulkhead = bulkhead
-        self._admit(runtime)
-        self.check_again()
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys; all of it if nobody's it is."""
@@ -552,8 +392,9 @@ class Call:
     def heard(self) -> None:
         """The upstream has sent something."""
         now = self.heard_at = machine.monotonic()
-        if self.key is not None and self.runtime is not None and self.is_evidence:
-            self.runtime.heard[self.key] = now
+        entry = self.entry
+        if entry is not None and entry.key is not None and self.is_evidence:
+            entry.runtime.heard[entry.key] = now
 
     def secrets(self) -> tuple[str, ...]:
         """What the upstream was sent and must not be quoted with."""
@@ -567,29 +408,16 @@ class Call:
 
     def accepted(self, found: Headers) -> None:
         """A good answer has begun, or one that nobody judges: its headers."""
-        runtime = self.runtime
-        if runtime is None or not (runtime.gates.limits or runtime.config.shedding.preempt):
-            return
-        if self.admission is None or self.admission.mode is Mode.OFF or not self.is_evidence:
-            return
-        passage = self._passage = self._passage or self._passage_of(runtime)
-        passage.accepted()
-        self.foresee(found)
+        if self.entry is not None and self.is_evidence:
+            self.entry.accepted(found)
 
     def foresee(self, found: Headers) -> None:
         """An answer that is no throttle may say that the next one would be: its headers."""
-        runtime = self.runtime
-        if runtime is None or not runtime.config.shedding.preempt or not self.is_evidence:
-            return
-        if self.admission is None or self.admission.mode is Mode.OFF:
-            return
-        hint = nothing_left(found, machine.wall())
-        if hint is not None:
-            self._passage = self._passage or self._passage_of(runtime)
-            self._passage.exhausted(hint)
+        if self.entry is not None and self.is_evidence:
+            self.entry.foresee(found)
 
     def settle(self, outcome: Outcome) -> Verdict:
-        """Tells the breaker and the gates how the call ended; the first time counts.
+        """Tells those who let the call in how it ended; the first time counts.
 
         Returns:
             The verdict that the breaker heard.
@@ -597,38 +425,12 @@ class Call:
         if self.settled:
             return self._verdict or outcome.verdict
         self.settled = True
-        runtime, admission = self.runtime, self.admission
-        if not self.is_evidence:
-            told = Outcome(Verdict.NEUTRAL)
-            if self._passage is not None and not self._aside:
-                self._passage.settle(told)
-        else:
-            network = self.plane.watch.network
-            if network.down and runtime is not None and runtime.upstream.host is not None:
-                outcome = network.judged(outcome, runtime.upstream.host)
-            if runtime is not None and (
-                runtime.gates.limits
-                or (outcome.verdict is not Verdict.SUCCESS and concerns_gates(outcome))
-            ):
-                outcome = self._tell_gates(runtime, outcome)
-            told = outcome
+        if self.entry is not None:
+            outcome = self.entry.settle(outcome, counts=self.is_evidence)
         self._verdict = outcome.verdict
         if self._signing is not None and outcome.code == "token_expired" and self.is_evidence:
             self._signing.expired()
-        if admission is not None:
-            tracing = self.plane.tracing
-            tracing.current = self.trace
-            admission.settle(told, machine.monotonic())
-            tracing.current = None
         return outcome.verdict
-
-    def _tell_gates(self, runtime: Runtime, outcome: Outcome) -> Outcome:
-        if self._passage is None:
-            # A refusal before the gates says nothing to them, and a provider that is off has none.
-            if self.admission is None or self.admission.mode is Mode.OFF:
-                return outcome
-            self._passage = self._passage_of(runtime)
-        return self._passage.settle(outcome)
 
     def _left(self) -> None:
         """The caller is gone: nobody's fault, unless the upstream had been silent for long."""
@@ -670,20 +472,14 @@ class Call:
         if since is None or not self.incoming.whole or self.connection.paused:
             return None
         silence = machine.monotonic() - since
-        alive = runtime.heard.get(self.key or "", 0.0) > since
+        key = self.entry.key if self.entry else None
+        alive = runtime.heard.get(key or "", 0.0) > since
         return None if alive or silence < runtime.config.timeouts.abandoned else silence
 
     def _heard_by_breaker(self) -> Verdict | None:
         if self.decision in replies.LOCAL:
             return None
         return self._verdict if self.is_evidence else Verdict.NEUTRAL
-
-    def _would_refuse(self) -> bool:
-        admission, passage = self.admission, self._passage
-        breaker = admission is not None and admission.would_refuse is not None
-        if breaker or self._place_would_refuse:
-            return True
-        return passage is not None and passage.would_refuse
 
     # -- answers of the daemon's own --------------------------------------------------------
 
@@ -693,7 +489,9 @@ class Call:
         return b"%b%b%bx-correlation-id: %b\r\n" % (
             b"" if self._fault is None else headers.lines([self._fault.mark]),
             self.runtime.mark_lines,
-            self.plane.breaker_line(self.runtime.name, self.admission),
+            self.plane.breaker_line(
+                self.runtime.name, self.entry.admission if self.entry else None
+            ),
             self.incoming.correlation_id.encode("latin-1"),
         )
 
@@ -703,9 +501,10 @@ class Call:
         if self.runtime is not None:
             marks.append(("x-sidecar-provider", self.runtime.name))
         marks.append(("x-sidecar-decision", self.decision))
-        if self.runtime is not None:
-            held_by = self._refusal or self.admission
-            mark = self.plane.breaker_mark(self.runtime.name, held_by, self._subject)
+        entry = self.entry
+        if entry is not None:
+            held_by = entry.refusal or entry.admission
+            mark = self.plane.breaker_mark(entry.runtime.name, held_by, entry.subject)
             marks.append(("x-sidecar-breaker", mark))
         marks.append(("x-correlation-id", self.correlation_id))
         if self._fault is not None:
@@ -735,21 +534,19 @@ class Call:
         if self._forwarding is not None:
             self._count(self._forwarding)
             self._forwarding.close()
-        elif self._passage is not None:
-            self._passage.unused()
-        if self.runtime is not None:
-            self.runtime.left()
-        if self._bulkhead is not None:
-            self._bulkhead.leave()
+        entry = self.entry
+        if entry is not None:
+            entry.leave(sent=self._forwarding is not None)
+            entry.runtime.left()
         self.settle(Outcome(Verdict.NEUTRAL))
         now = machine.monotonic()
         classified, started = self.classified, self._started
         if self.repeats is not None:
             self.repeats.ended()
             self.repeats = None
-        overhead = self._overhead
+        overhead, waited = self._overhead, entry.waited if entry else None
         if overhead is not None:
-            overhead = max(overhead - self._uploading - (self.waited or 0.0), 0.0)
+            overhead = max(overhead - self._uploading - (waited or 0.0), 0.0)
         if self._fault is not None:
             self._fault.finished(
                 now,
@@ -762,7 +559,7 @@ class Call:
             CallFinished(
                 at=machine.wall(),
                 provider=self.runtime.name if self.runtime else None,
-                key=self.key,
+                key=entry.key if entry else None,
                 model=self._model,
                 method=self.incoming.method,
                 path=self._shown_path(),
@@ -776,7 +573,7 @@ class Call:
                 duration=now - started,
                 first_byte=self._first_byte_at - started if self._first_byte_at else None,
                 reclassified=self.reclassified,
-                would_refuse=self._would_refuse(),
+                would_refuse=entry is not None and entry.would_refuse,
                 ending=self.ending,
                 upstream_request_id=classified.request_id if classified else None,
                 look=classified.look if classified else None,
@@ -784,7 +581,7 @@ class Call:
                 attempts=self._attempts,
                 first_content=self.first_content_at - started if self.first_content_at else None,
                 overhead=overhead,
-                waited=self.waited,
+                waited=waited,
                 trace=self.trace,
             )
         )
