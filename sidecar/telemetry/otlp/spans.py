@@ -124,6 +124,8 @@ class Spans:
         )
         events = _events(call, trace, ahead)
         attributes = [] if call.envelope is None else _envelope(call, call.envelope)
+        if call.fault is not None:
+            attributes.append(fresh(f"{NAMESPACE}.fault", clean(call.fault)))
         if events or attributes:
             span += Span(events=events, attributes=attributes).SerializeToString()
         self._put(span)
