@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 
 from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import answer, says
-from tests.telemetry.collector import Collector, Sink, attributes, exporting
+from tests.telemetry.collector import Collector, Sink, attributes, exporting, reading
 
 from .process import ROOT, Process
 from .scene import CHAT, DONE, JSON, STREAM_HEAD, admin, ask, base, chunk, delta, error, until
@@ -113,6 +114,38 @@ async def test_a_collector_gets_one_call_as_spans_log_line_and_metric(
     assert {point["asInt"] for point in zero} == {"0"}
     lasted = found.points(OWN + "upstream.duration", provider="up")[-1]
     assert (lasted["count"], lasted["explicitBounds"][-1]) == ("1", 600.0)
+
+
+async def test_opentelemetrys_own_collector_joins_the_log_with_the_trace(
+    process, upstream, sink
+) -> None:
+    """It reads the log as a file, by the configuration that ships; the spans came over OTLP."""
+    environ = {**exporting(sink.port), "OTEL_LOGS_EXPORTER": "none"}
+    running = await process({"up": base(upstream.url)}, environ=environ)
+    async with reading(running.log, ROOT / "monitoring" / "collector.yaml", sink):
+        upstream.script = says(error(503, "server_error"))
+        headers = (JSON, PARENT, ("x-correlation-id", "workflow-7"))
+        assert (await call(running.port, CHAT, "POST", chat(), *headers)).status == 503
+        await until(
+            lambda: [r for r in sink.records() if r["body"]["stringValue"] == "call.failed"]
+        )
+        await until(lambda: len(sink.spans()) >= 2)
+    (line,) = running.lines("call.failed")
+    (record,) = [r for r in sink.records() if r["body"]["stringValue"] == "call.failed"]
+    server = next(span for span in sink.spans() if span["kind"] == "SPAN_KIND_SERVER")
+    assert (record["traceId"], record["spanId"]) == (server["traceId"], server["spanId"])
+    assert (record["traceId"], record["flags"]) == (TRACE, 1)
+    assert record["severityNumber"] == "SEVERITY_NUMBER_WARN"
+    at = datetime.fromtimestamp(int(record["timeUnixNano"]) / 1e9, UTC)
+    assert at.isoformat(timespec="milliseconds").replace("+00:00", "Z") == line["time"]
+    # Everything else is an attribute, under the name that it has in the log, and nothing twice.
+    told = dict(record["attributes"])
+    del told["log.file.name"]
+    apart = ("time", "level", "event", "trace_id", "span_id", "trace_flags")
+    assert told == {name: value for name, value in line.items() if name not in apart}
+    assert told["correlation_id"] == "workflow-7"
+    # Lines without a trace came through too.
+    assert "daemon.listening" in [r["body"]["stringValue"] for r in sink.records()]
 
 
 async def test_attempts_transitions_refusals_and_first_words_are_events(
