@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import answer, says
@@ -146,6 +147,23 @@ async def test_opentelemetrys_own_collector_joins_the_log_with_the_trace(
     assert told["correlation_id"] == "workflow-7"
     # Lines without a trace came through too.
     assert "daemon.listening" in [r["body"]["stringValue"] for r in sink.records()]
+
+
+async def test_what_a_collector_rejects_is_not_counted_as_taken(
+    start, upstream, sink, log, monkeypatch
+) -> None:
+    refused = ExportLogsServiceResponse()
+    refused.partial_success.rejected_log_records = 1
+    refused.partial_success.error_message = "too large"
+    sink.reply = refused.SerializeToString()
+    export(monkeypatch, {**exporting(sink.port), "OTEL_METRICS_EXPORTER": "none"})
+    running = await start({"up": base(upstream.url)})
+    upstream.script = says(answer(200, b"{}"))
+    assert (await call(running.port, "/up/v1/models", "GET")).status == 200
+    await until(lambda: log.lines("telemetry.failing"))
+    assert log.lines("telemetry.failing")[0]["problem"] == "rejected 1: too large"
+    text = (await admin(running, "/metrics")).body.decode()
+    assert re.search(r'telemetry_dropped_total\{signal="\w+"\} [1-9]', text)
 
 
 async def test_attempts_transitions_refusals_and_first_words_are_events(

@@ -82,6 +82,7 @@ class Sink:
         self.file.touch()
         self.status = 200
         self.headers: dict[str, str] = {}
+        self.reply = b""
         self.hits = 0
         self.port = 0
         self.seen: list[dict[str, str]] = []
@@ -105,7 +106,10 @@ class Sink:
             with self.file.open("a") as file:
                 file.write(json.dumps(line) + "\n")
         return web.Response(
-            status=self.status, headers=self.headers, content_type="application/x-protobuf"
+            status=self.status,
+            headers=self.headers,
+            body=self.reply,
+            content_type="application/x-protobuf",
         )
 
     async def stop(self) -> None:

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from sidecar import __version__
 from sidecar.telemetry.otlp.settings import Endpoint
@@ -26,6 +28,8 @@ from sidecar.telemetry.otlp.settings import Endpoint
 AGENT: Final = f"breaker-sidecar/{__version__}"
 _PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses after which OTLP asks for another try."""
+
+_LONGEST_REASON: Final = 200  # characters
 
 _PASSING_CODES: Final = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS",
@@ -40,11 +44,15 @@ class Sent(msgspec.Struct, frozen=True):
         problem: why it failed, in a few words; empty if it was taken.
         again: it may be sent once more.
         wait: seconds that the collector asks to wait.
+        rejected: how many things of a request that was taken the collector did not want.
+        reason: why not, in its own words.
     """
 
     problem: str = ""
     again: bool = False
     wait: float = 0.0
+    rejected: int = 0
+    reason: str = ""
 
 
 TAKEN: Final = Sent()
@@ -102,10 +110,10 @@ class Http:
             async with self._connected().post(
                 self._endpoint.url, data=body, headers=headers, allow_redirects=False
             ) as answer:
-                # What it says is of no use, but the connection is: bounded, then it may go.
-                await answer.content.read(64 * 1024)
+                # Read to its end the connection is of use again; a long answer is not worth that.
+                said = await answer.content.read(64 * 1024)
                 if 200 <= answer.status < 300:
-                    return TAKEN
+                    return _taken(said)
                 return Sent(
                     f"status {answer.status}",
                     again=answer.status in _PASSING,
@@ -167,11 +175,26 @@ class Grpc:
             call.cancel()
             raise
         code = call.code().name
-        return TAKEN if code == "OK" else Sent(code.lower(), again=code in _PASSING_CODES)
+        if code == "OK":
+            return _taken(call.result())
+        return Sent(code.lower(), again=code in _PASSING_CODES)
 
     async def close(self) -> None:
         """Close the channel."""
         self._channel.close()
+
+
+def _taken(said: bytes) -> Sent:
+    """A request that was taken, as a whole or in part; the three signals' answers are alike."""
+    if not said:
+        return TAKEN
+    try:
+        partial = ExportTraceServiceResponse.FromString(said).partial_success
+    except DecodeError:
+        return TAKEN
+    if partial.rejected_spans <= 0:
+        return TAKEN
+    return Sent(rejected=partial.rejected_spans, reason=partial.error_message[:_LONGEST_REASON])
 
 
 def _resolve(done: asyncio.Future[Any], value: Any) -> None:
