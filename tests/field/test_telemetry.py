@@ -407,6 +407,43 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
         assert not [one for one in lines if one["event"] in ("fault", "listener.failed")]
 
 
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+async def test_a_certificate_that_cannot_be_read_costs_the_export_alone(
+    process, upstream, sink, tmp_path, protocol
+) -> None:
+    environ = exporting(
+        sink.port,
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"https://127.0.0.1:{sink.port}",
+        OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        OTEL_EXPORTER_OTLP_CERTIFICATE=str(tmp_path / "gone.pem"),
+    )
+    running = await process({"up": base(upstream.url)}, environ=environ)
+    upstream.script = says(answer(200, b"{}"))
+    assert (await call(running.port, "/up/v1/models", "GET")).status == 200
+    running.signal(signal.SIGTERM)
+    assert await running.exit_code(10) == 0
+    told = [line["warning"] for line in running.lines("telemetry.warning")]
+    assert len(told) == 3
+    assert all("gone.pem" in one for one in told)
+    assert not running.lines("fault")
+
+
+async def test_a_reading_that_fails_is_no_failure_of_the_exit(
+    start, upstream, sink, monkeypatch
+) -> None:
+    export(monkeypatch, exporting(sink.port, OTEL_METRIC_EXPORT_INTERVAL="3600000"))
+    running = await start({"up": base(upstream.url)})
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no reading")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sidecar.telemetry.export.readings.read", broken)
+        await running.daemon.close()
+    assert [fault.where for fault in running.faults] == ["telemetry"]
+    running.faults.clear()
+
+
 def test_nothing_is_loaded_without_an_endpoint() -> None:
     """Nor by anybody else: pybreaker would load Redis's client, and that one OpenTelemetry."""
     code = (

@@ -84,10 +84,7 @@ class Http:
         self._endpoint = endpoint
         self._ssl: ssl.SSLContext | bool = True
         if urlsplit(endpoint.url).scheme == "https":
-            context = ssl.create_default_context(cafile=endpoint.certificate)
-            if endpoint.client_certificate:
-                context.load_cert_chain(endpoint.client_certificate, endpoint.client_key)
-            self._ssl = context
+            self._ssl = _context(endpoint)
         self._session: aiohttp.ClientSession | None = None
 
     def _connected(self) -> aiohttp.ClientSession:
@@ -200,6 +197,19 @@ def _taken(said: bytes) -> Sent:
 def _resolve(done: asyncio.Future[Any], value: Any) -> None:
     if not done.done():
         done.set_result(value)
+
+
+def _context(endpoint: Endpoint) -> ssl.SSLContext:
+    """Whom to trust, and who we are. The errors of `ssl` do not say which file they are about."""
+    file = endpoint.certificate
+    try:
+        context = ssl.create_default_context(cafile=file)
+        if endpoint.client_certificate:
+            file = endpoint.client_certificate
+            context.load_cert_chain(file, endpoint.client_key)
+    except OSError as error:
+        raise OSError(f"{file}: {error.strerror or error}") from error
+    return context
 
 
 def _content(file: str | None) -> bytes | None:
