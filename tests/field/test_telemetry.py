@@ -428,6 +428,23 @@ async def test_a_certificate_that_cannot_be_read_costs_the_export_alone(
     assert not running.lines("fault")
 
 
+async def test_a_certificate_that_is_none_adds_no_lines_of_a_library(
+    process, upstream, sink, tmp_path
+) -> None:
+    (tmp_path / "none.pem").write_text("none")
+    environ = exporting(
+        sink.port,
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"https://127.0.0.1:{sink.port}",
+        OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
+        OTEL_EXPORTER_OTLP_CERTIFICATE=str(tmp_path / "none.pem"),
+    )
+    running = await process({"up": base(upstream.url)}, environ=environ)
+    await until(lambda: running.lines("telemetry.failing"))
+    running.signal(signal.SIGTERM)
+    assert await running.exit_code(10) == 0
+    assert all(line.startswith("{") for line in running.log.read_text().splitlines())
+
+
 async def test_a_reading_that_fails_is_no_failure_of_the_exit(
     start, upstream, sink, monkeypatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import socket
 import ssl
 import threading
@@ -132,6 +133,8 @@ class Grpc:
     """The same over gRPC; its library works in threads of its own and is only told and heard."""
 
     def __init__(self, endpoint: Endpoint) -> None:
+        # What its library would write to standard error is no line of the log.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         import grpc  # noqa: PLC0415 - eight megabytes for who asks for them
 
         parts = urlsplit(endpoint.url)
