@@ -63,6 +63,8 @@ _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"[\r\n]\s*")
 # Fields of events: those that make one, and those (or a comment) that may stand in front of it.
 _MAKING, _LEADING = (b"data:", b"event:"), (b"id:", b"retry:", b":")
+# How nearly every other answer begins.
+_NO_EVENT = (b"{", b"[")
 
 MAX_EVENT = 1 << 20
 
@@ -84,18 +86,8 @@ def is_stream(content_type: str | None, first_bytes: bytes) -> bool:
         content_type: as the upstream sent it, or None.
         first_bytes: the beginning of the body; may be empty.
     """
-    by_type = _by_type(content_type)
-    return _begins_events(first_bytes) is True if by_type is None else by_type
-
-
-def is_open(content_type: str | None, first_bytes: bytes) -> bool:
-    """Whether more of the body is needed to tell if it is a stream.
-
-    Args:
-        content_type: as for `is_stream`.
-        first_bytes: all that is there of the body.
-    """
-    return _by_type(content_type) is None and _begins_events(first_bytes) is None
+    by_type = told_by_type(content_type)
+    return begins_events(first_bytes) is True if by_type is None else by_type
 
 
 def begins_lines(text: bytes) -> bool | None:
@@ -114,8 +106,10 @@ def begins_lines(text: bytes) -> bool | None:
     return rest.startswith(b"{") and isinstance(decode(line), dict)
 
 
-def _begins_events(text: bytes) -> bool | None:
+def begins_events(text: bytes) -> bool | None:
     """Whether a body begins as events do; None where it is too short to tell."""
+    if text.startswith(_NO_EVENT):
+        return False
     if len(text) < len(_BOM) and _BOM.startswith(text):
         return None
     short = len(text) < SNIFFED
@@ -132,8 +126,8 @@ def _begins_events(text: bytes) -> bool | None:
 
 
 @lru_cache(maxsize=64)
-def _by_type(content_type: str | None) -> bool | None:
-    """What the media type alone says; None where the first bytes decide."""
+def told_by_type(content_type: str | None) -> bool | None:
+    """Whether the media type alone says that a body is a stream; None where it leaves that open."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind in {"text/event-stream", FRAMES_TYPE} or any(name in kind for name in LINE_TYPES):
         return True

@@ -27,9 +27,9 @@ from sidecar.envelope.stream import (
     FRAMES_TYPE,
     LINE_TYPES,
     StreamReader,
+    begins_events,
     begins_lines,
-    is_open,
-    is_stream,
+    told_by_type,
 )
 from sidecar.proxy import headers, replies
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
@@ -164,26 +164,27 @@ class Judge:
         )
         return Scanner(reader, None if coding == "identity" else StreamInflater(coding))
 
-    def is_stream(self, first_bytes: bytes) -> bool:
-        """Is the answer judged by its events: by its media type, its first bytes or its route?"""
-        if is_stream(self.content_type, first_bytes):
-            return True
-        if not first_bytes:
-            return False
-        return self._is_json_stream() or (self._may_be_lines and begins_lines(first_bytes) is True)
+    def streams(self, first_bytes: bytes) -> bool | None:
+        """Is the answer judged by its events: by its media type, its first bytes or its route?
 
-    def is_open(self, first_bytes: bytes) -> bool:
-        """Is more of the body needed to tell if it is a stream?"""
+        Args:
+            first_bytes: all that is there of the body; may be empty.
+
+        Returns:
+            None where more of the body is needed to tell.
+        """
+        by_type = told_by_type(self.content_type)
+        if by_type is not None:
+            return by_type
         if self._is_json_stream():
-            return False
-        lines = self._may_be_lines and begins_lines(first_bytes) is None
-        return lines or is_open(self.content_type, first_bytes)
-
-    @property
-    def _may_be_lines(self) -> bool:
-        """Are lines of JSON a model's answer here? Elsewhere they are data, whatever they say."""
+            return bool(first_bytes) or None
+        events = begins_events(first_bytes)
+        if events:
+            return True
+        # Lines of JSON are a model's answer; elsewhere they are data, whatever they say.
         asked = self._call.incoming.method, self._call.path
-        return is_open(self.content_type, b"") and self._runtime.dialect.is_model_route(*asked)
+        lines = self._runtime.dialect.is_model_route(*asked) and begins_lines(first_bytes)
+        return lines or (None if events is None or lines is None else False)
 
     def _is_json_stream(self) -> bool:
         if "json" not in (self.content_type or "").lower():

@@ -65,7 +65,7 @@ class Relay:
         self._scanner: Scanner | None = None
         self._tail: EventTail | FrameTail | None = None
         self._content = False
-        self.only_listens = call.only_listens and self._judge.is_stream(b"")
+        self.only_listens = call.only_listens and self._judge.streams(b"") is True
         self._over = False
         self._start: bytes | None = b""
         self._held_until = call.plane.loop.time() + runtime.config.timeouts.hold
@@ -85,14 +85,15 @@ class Relay:
         else:
             self._wait_for_content()
         failed = judge.status >= 400 or judge.told_in_head
-        if not failed and judge.is_stream(b""):
+        streams = False if failed else judge.streams(b"")
+        if streams:
             self._begin_stream(b"")
             await self._hold_stream([])
             return
         told = failed or can_carry_error(judge.content_type)
         # Of what can tell nothing a copy is needless, unless it turns out to be a stream.
         self._copies = told or judge.off
-        if judge.off or not (told or judge.is_open(b"")):
+        if judge.off or not (told or streams is None):
             await self._pass(b"")
         else:
             await self._hold()
@@ -197,11 +198,12 @@ class Relay:
     def _sniff(self, before: bytes, chunk: bytes) -> None:
         """Looks whether the body turns out to be a stream, however its beginning is cut."""
         judge, start = self._judge, before + chunk
-        if judge.is_stream(start):
+        streams = judge.streams(start)
+        if streams:
             self._begin_stream(start)
             if before and self._scanner is not None:
                 self._scanner.feed(before)
-        self._start = start if self._scanner is None and judge.is_open(start) else None
+        self._start = start if streams is None else None
 
     async def _failed_while_held(self, body: bytes, failure: UpstreamFailed) -> None:
         """The body broke off before anything was sent."""

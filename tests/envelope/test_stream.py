@@ -10,9 +10,9 @@ from sidecar.envelope.dialects import get
 from sidecar.envelope.model import Headers, Seen
 from sidecar.envelope.stream import (
     StreamReader,
+    begins_events,
     begins_lines,
     classify_stream,
-    is_open,
     is_stream,
     plain_length,
 )
@@ -257,10 +257,8 @@ def test_is_stream(kind, begin, answer):
 )  # fmt: skip
 def test_how_a_stream_begins(begin, answer):
     """None: more is needed to tell."""
-    assert is_open(None, begin) is (answer is None)
+    assert begins_events(begin) is answer
     assert is_stream(None, begin) is (answer is True)
-    assert not is_open("text/html", begin)
-    assert not is_open("text/event-stream", begin)
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def stream(data: bytes) -> None:
             told = _told(found, name, pieces, coding)
             assert told == whole, (name, [len(piece) for piece in pieces], told, whole)
     for pieces in _cuts(found.body, random):
-        for tail in (EventTail(), FrameTail()):
+        for tail in (EventTail(lines=False), EventTail(lines=True), FrameTail()):
             passed = b"".join(tail.whole(piece, 0.0) for piece in pieces)
             assert passed + tail.give_up() == found.body, tail
 
