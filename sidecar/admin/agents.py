@@ -27,7 +27,7 @@ from sidecar.admin.requests import may_see_raw, read_body
 from sidecar.admin.routes import LARGEST_ERROR, LARGEST_REPORT
 from sidecar.admin.status import StatusSource, Times, dependency_entry
 from sidecar.breaker.model import Snapshot
-from sidecar.config.fault_rules import header_document, read_fault_document
+from sidecar.config.fault_rules import read_fault_header
 from sidecar.config.problems import ConfigError
 from sidecar.config.schema import FaultSection
 from sidecar.dependencies.guard import (
@@ -150,14 +150,14 @@ class AgentCalls:
         Raises:
             AdminError: it asks for nothing that there is.
         """
-        asked = request.headers.get("x-sidecar-fault")
+        asked = request.headers.getall("x-sidecar-fault", ())
         dependency = self._daemon.config.dependencies.get(name)
-        if asked is None or dependency is None or not self._daemon.faults.allowed:
+        if not asked or dependency is None or not self._daemon.faults.allowed:
             return None
         try:
-            rule = read_fault_document(header_document(f"{asked}; dependency={name}"))
+            rule = read_fault_header("; ".join(asked), dependency=name)
         except ConfigError as error:
-            told = "; ".join(problem.message for problem in error.problems)
+            told = "; ".join(f"{one.path}: {one.message}".strip(": ") for one in error.problems)
             raise AdminError(400, "bad_request", f"x-sidecar-fault: {told}") from None
         if rule.source != "sidecar" and not has(rule, dependency.source, dependency.system):
             known = dependency.system or f"a {dependency.source} whose vendor is not named"

@@ -57,6 +57,11 @@ def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:
         if len(error.problems) > _MOST_PROBLEMS:
             told += f"; and {len(error.problems) - _MOST_PROBLEMS} more"
         raise AdminError(400, "bad_request", told or "the body is no set of rules") from None
+    known = daemon.config.providers
+    unknown = {rule.provider for rule in order.rules if rule.provider is not None} - set(known)
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise AdminError(400, "bad_request", f"no provider is called {names}: nothing is injected")
     dependencies = daemon.config.dependencies.values()
     told = "; ".join(
         misses(rule, dependencies) for rule in order.rules if concerns_dependencies(rule)

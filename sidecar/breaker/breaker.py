@@ -569,7 +569,7 @@ class Breaker(CircuitBreakerListener):
 
     def accepted_lately(self, now: float) -> float:
         """Calls a second that went well in the last seconds; what a throttle gate begins with."""
-        return self._evidence.window.lately(now)
+        return self._evidence.window.lately(now, now - self._since)
 
     def snapshot(self, now: float) -> Snapshot:
         """Everything that is shown of it, as of `now`."""

@@ -10,7 +10,10 @@ from math import inf
 from typing import Final
 
 FIRST_RATE: Final = 16.0
-"""Calls a second that come back first; more if more were accepted before the wait."""
+"""Calls a second that come back first, at least."""
+
+SHARE: Final = 2.0
+"""Times what was accepted before the wait, likewise: there is a queue to be served besides."""
 
 DOUBLES: Final = 0.25
 """Seconds after which the rate doubles where calls were accepted since: a refusal would be here."""
@@ -23,6 +26,40 @@ QUIET: Final = 1.0
 
 AWAITED: Final = 10.0
 """Seconds for which the first one is awaited: waits are told in whole seconds, and spread out."""
+
+
+class Passed:
+    """Who passed from one wait to the next. Times are monotonic seconds.
+
+    Attributes:
+        lost: how many of them were refused or failed.
+    """
+
+    __slots__ = ("_count", "_first", "_last", "lost")
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._count = 0
+        self._first = self._last = inf
+
+    def add(self, now: float) -> None:
+        """One more."""
+        self._count += 1
+        self._first = min(self._first, now)
+        self._last = now
+
+    def some_were_taken(self, before: float, patience: float) -> bool:
+        """Was one of them not refused in time?
+
+        Args:
+            before: when one passed that was refused.
+            patience: seconds after which a call without any answer counts as accepted.
+        """
+        return self._count > self.lost and before - self._first >= patience
+
+    def any_was_taken(self, now: float, patience: float) -> bool:
+        """The same, when nobody passes any more."""
+        return self._count > self.lost and now - self._last >= patience
 
 
 class Comeback:
@@ -41,7 +78,7 @@ class Comeback:
             accepted: calls a second that were accepted before the wait.
             opens_at: when the wait is over.
         """
-        self.rate = max(FIRST_RATE, accepted)
+        self.rate = max(FIRST_RATE, SHARE * accepted)
         self._awaited_until = opens_at + AWAITED
         self._grown_at = inf
         self._crowded_at = inf

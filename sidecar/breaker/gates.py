@@ -108,6 +108,14 @@ class Gates:
         limit = self._find(key)
         return None if limit is None or limit.quota is None else limit.quota.ask(now)
 
+    def spent_since(self, key: LimitKey, at: float, now: float) -> Spent | None:
+        """Did the budget of this key turn out to be spent after that time? Uses up no turn."""
+        return self._guarded(None, self._spent_since, key, at, now)
+
+    def _spent_since(self, key: LimitKey, at: float, now: float) -> Spent | None:
+        limit = self._find(key)
+        return None if limit is None or limit.quota is None else limit.quota.said_since(at, now)
+
     def gate(self, key: LimitKey) -> Gate | None:
         """The throttle gate of a key, if it has one."""
         limit = self._guarded(None, self._find, key)
@@ -143,7 +151,7 @@ class Gates:
         return limit.gate.throttled(now, admitted_at, hint)
 
     def exhausted(self, key: LimitKey, now: float, hint: Hint) -> None:
-        """A good answer said that nothing remains until a reset."""
+        """An answer that is no throttle said that nothing remains until a reset."""
         self._guarded(None, self._exhausted, key, now, hint)
 
     def _exhausted(self, key: LimitKey, now: float, hint: Hint) -> None:

@@ -79,6 +79,7 @@ class Network:
 
     __slots__ = (
         "_alone",
+        "_asked",
         "_at_once",
         "_distrusted",
         "_failed",
@@ -99,6 +100,7 @@ class Network:
         self._alone: dict[str, float] = {}
         self._witnesses: frozenset[str] = frozenset()
         self._probe_at = inf
+        self._asked = 0
         self.down = False
         self.uneasy = False
         self.reason: str | None = None
@@ -192,12 +194,20 @@ class Network:
         self._probe_at = now + PROBE_EVERY if self.down else inf
 
     def targets(self, hosts: Collection[str], most: int) -> list[str]:
-        """Which of the known hosts a probe should ask: first who failed, then others outside."""
+        """Which of the known hosts a probe should ask: first who failed, then others outside.
+
+        Where that are more than it may ask, the next probe asks the next ones: those that a
+        firewall keeps away for ever must not be all that is asked.
+        """
         asked = [host for host in hosts if host in self._witnesses]
         asked += [
             host for host in hosts if host not in self._witnesses and not is_this_machine(host)
         ]
-        return asked[:most]
+        if len(asked) <= most:
+            return asked
+        first = self._asked % len(asked)
+        self._asked += most
+        return (asked + asked)[first : first + most]
 
     # -- inside -----------------------------------------------------------------------------
 
@@ -212,6 +222,7 @@ class Network:
         self.reason = reason
         self.since = now
         self._probe_at = now
+        self._asked = 0
         self._witnesses = frozenset(self._failed)
         self._on_change(
             NetworkChange(

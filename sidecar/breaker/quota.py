@@ -56,6 +56,12 @@ class Quota:
             return None
         return Spent(code=self.code, reason=self._reason(now))
 
+    def said_since(self, at: float, now: float) -> Spent | None:
+        """Why a call that went on then is in vain by now; None if nothing was said since."""
+        if self._spent_at <= at:
+            return None
+        return Spent(code=self.code, reason=self._reason(now))
+
     def lifts(self, admitted_at: float) -> bool:
         """Does the good answer to a call that went on at that time say that there is budget?"""
         return admitted_at > self._spent_at

@@ -76,10 +76,10 @@ def pause(repeated: int, asked: float | None, most: float, drawn: float) -> floa
     Args:
         repeated: how often it has been.
         asked: seconds that the upstream asked to wait; it is never called earlier.
-        most: a longer wait than this is the caller's to decide about.
+        most: seconds that the call may still be held; about a longer wait the caller decides.
         drawn: a random number in [0, 1).
     """
-    jitter = drawn * min(BASE * 2.0**repeated, LONGEST)
-    if asked is None:
-        return jitter
-    return asked + jitter if asked <= most else None
+    asked = asked or 0.0
+    if asked > most:
+        return None
+    return asked + drawn * min(BASE * 2.0**repeated, LONGEST, most - asked)

@@ -1,10 +1,10 @@
 """The throttle gate of one key: who goes on, who waits, who is shed.
 
 Idle, every call goes on. A throttle closes the gate until the upstream's own hint has passed, or,
-where it gives none, for one second that doubles with each further throttle, to sixty. While it
-waits, a call is held if its turn comes within `max_wait`, and shed at once if not: told how long,
-it can do better than to queue. When the wait is over those who waited come back one after another,
-faster and faster, for all of them at one instant would be the next throttle.
+where it gives none, for one second, which doubles up to sixty while all who come back are refused.
+While it waits, a call is held if its turn comes within `max_wait`, and shed at once if not: told
+how long, it can do better than to queue. When the wait is over those who waited come back one after
+another, faster and faster, for all of them at one instant would be the next throttle.
 
 Where throttles keep coming the gate sheds: calls pass at the rate that `Pace` finds, which takes
 the place of those doubling waits and not of the upstream's own, until a minute has brought no
@@ -30,7 +30,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final, Protocol
 
-from sidecar.breaker.comeback import Comeback
+from sidecar.breaker.comeback import Comeback, Passed
 from sidecar.breaker.demand import Demand
 from sidecar.breaker.gating import GateSettings, GateSnapshot, GateState, Hint, Shed
 from sidecar.breaker.pace import Pace
@@ -110,6 +110,8 @@ class Gate:
         "_hint",
         "_not_before",
         "_pace",
+        "_passed",
+        "_passed_before",
         "_promises",
         "_queue",
         "_settings",
@@ -160,6 +162,8 @@ class Gate:
         self._not_before = -inf
         self._comeback: Comeback | None = None
         self._closed_at = -inf
+        self._passed = Passed()
+        self._passed_before = Passed()
         self.spare = False
         self._slot_at = -inf
         self._promises.clear()
@@ -172,6 +176,7 @@ class Gate:
         """Let a call on (None), give it a place in the queue, or shed it."""
         self.tick(now)
         if self.state is IDLE:
+            self._pass(now)
             return None
         wait = self._expected(now)
         turn_now = wait <= 0 and not self._queue
@@ -187,6 +192,7 @@ class Gate:
     def observe(self, now: float) -> Shed | None:
         """What `enter` would have said to a call that goes on whatever it is; None holds it not."""
         self.tick(now)
+        self._pass(now)
         if self.state is IDLE:
             return None
         wait = self._expected(now)
@@ -195,6 +201,18 @@ class Gate:
             self._slot_at = now + wait
             return None
         return self._refuse(now, wait)
+
+    def recheck(self, now: float) -> Shed | None:
+        """Shed a call that had its turn, was not sent, and finds the gate closed meanwhile."""
+        self.tick(now)
+        return self._refuse(now, self._expected(now)) if now < self._not_before else None
+
+    def _pass(self, now: float) -> None:
+        self._passed.add(now)
+        self._demand.passed(now)
+        if self._pace is not None and self._floor_since is None:
+            # At the floor it takes an answer: silence is all that an upstream gives that is down.
+            self._pace.passed(now)
 
     def _come_back(self, now: float, *, crowded: bool) -> None:
         if self._comeback is not None and now >= self._not_before:
@@ -249,8 +267,9 @@ class Gate:
         settings = self._settings
         if hint is not None and not 0 <= hint.seconds < inf:
             hint = None
-        self._demand.throttled(now)
+        self._demand.throttled(now, admitted_at)
         self._throttled_at = now
+        self._lose(admitted_at)
         news = admitted_at > self._closed_at
         if news:
             self._closed_at = now
@@ -258,6 +277,8 @@ class Gate:
             self._close(now + min(hint.seconds, settings.retry_after_max), hint, now)
             self._unhinted = 0
         elif news and self._pace is None:
+            if self._were_taken(now, admitted_at):
+                self._unhinted = 0
             wait = min(FIRST_WAIT * 2.0 ** min(self._unhinted, 63), LONGEST_WAIT)
             self._close(now + min(wait, settings.retry_after_max), None, now)
             self._unhinted += 1
@@ -266,8 +287,18 @@ class Gate:
         self._changed()
         return self._is_dark(now)
 
+    def _lose(self, admitted_at: float) -> None:
+        (self._passed if admitted_at > self._closed_at else self._passed_before).lost += 1
+
+    def _were_taken(self, now: float, admitted_at: float) -> bool:
+        """Did any pass before the one that was refused, after the last wait or the one before?"""
+        patience = self._demand.patience
+        return self._passed.some_were_taken(
+            admitted_at, patience
+        ) or self._passed_before.any_was_taken(now, patience)
+
     def exhausted(self, now: float, hint: Hint) -> None:
-        """A good answer said that nothing remains until a reset."""
+        """An answer that is no throttle said that nothing remains until a reset."""
         self.tick(now)
         self._close(now + min(hint.seconds, self._settings.retry_after_max), hint, now)
         self._changed()
@@ -283,6 +314,7 @@ class Gate:
         self.tick(now)
         self._demand.answered(now, accepted=accepted)
         if not accepted:
+            self._lose(admitted_at)
             return
         self._floor_since = None
         if admitted_at > self._closed_at:
@@ -298,18 +330,21 @@ class Gate:
         self.was_closed = True
         if until > self._not_before:
             self._not_before = until
+            self._passed_before, self._passed = self._passed, Passed()
             self._hint = hint
             if self._pace is None:
-                self._comeback = Comeback(self._demand.accepted(now), until)
+                self._comeback = Comeback(self._demand.answered_lately(now), until)
         self._move(Event.CLOSE)
 
     def _adapt(self, now: float, *, news: bool) -> None:
-        opens_at = max(now, self._not_before)
+        opens_at, demand = max(now, self._not_before), self._demand
         if self._pace is not None:
             if news:
-                self._pace.refused(self._demand.accepted(now), opens_at)
-        elif self._demand.is_throttled(self._settings, now):
-            self._pace = Pace(self._demand.accepted(now), self._settings.min_rate, opens_at)
+                self._pace.refused(demand.accepted(now), opens_at, demand.patience)
+        elif demand.is_throttled(self._settings, now):
+            self._pace = Pace(
+                demand.accepted(now), self._settings.min_rate, opens_at, demand.patience
+            )
             self._comeback = None
             self._move(Event.SUSTAIN)
 
@@ -357,6 +392,7 @@ class Gate:
             self.spare = False
         else:
             self._slot_at = now
+            self._pass(now)
         return self._queue.popitem(last=False)[0]
 
     def give_back(self) -> None:

@@ -8,12 +8,16 @@ otherwise an idle breaker would show, and decide on, figures that are long over.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from sidecar.breaker.model import WindowFigures
 from sidecar.envelope.model import Verdict
 
 BUCKETS: Final = 10
+
+SHORTEST: Final = 0.5
+"""Seconds below which a count says nothing of a rate."""
 
 _VERDICTS: Final = tuple(Verdict)
 _LATE_SUCCESS: Final = len(_VERDICTS)
@@ -58,13 +62,18 @@ class Window:
         failures = totals[_FAILURE] - totals[_LATE_FAILURE]
         return failures, failures + totals[_SUCCESS] - totals[_LATE_SUCCESS]
 
-    def lately(self, now: float) -> float:
-        """Successes a second of the last one to two buckets."""
+    def lately(self, now: float, age: float = inf) -> float:
+        """Successes a second of the last one to two buckets, if there is something so old.
+
+        Args:
+            now: monotonic seconds.
+            age: seconds for which anything was counted.
+        """
         if now // self._width != self._index:
             self._roll(now)
         before = self._counts[int(self._index - 1) % BUCKETS]
         seconds = now - self._index * self._width + self._width
-        return (before[_SUCCESS] + self._bucket[_SUCCESS]) / seconds
+        return (before[_SUCCESS] + self._bucket[_SUCCESS]) / min(seconds, max(age, SHORTEST))
 
     def figures(self, now: float) -> WindowFigures:
         """Everything that is shown, late verdicts included."""

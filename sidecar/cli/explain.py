@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from typing import Any
 
+from sidecar.breaker.shedding import FIRST_WAIT, LONGEST_WAIT
 from sidecar.config.addresses import without_user_info
 from sidecar.config.resolved import Config, Dependency, Provider
-from sidecar.config.schema import BreakerConfig, BreakerRules
+from sidecar.config.schema import BreakerConfig, BreakerRules, Quota, Shedding
 from sidecar.config.units import format_duration as time
 from sidecar.proxy.repeats import KEPT
 
@@ -55,27 +55,46 @@ def _laid_out(head: str, paragraphs: Paragraphs) -> str:
 
 
 def _of_provider(provider: Provider) -> Paragraphs:
-    breaker, timeouts = provider.breaker, provider.timeouts
+    breaker = provider.breaker
     yield from _mode(provider.mode)
-    if provider.mode != "off":
-        yield "What has a breaker", _keys(provider)
-        yield (
-            "What counts as a failure",
-            (
-                f"No connection within {time(timeouts.connect)} or a refused one, no byte within "
-                f"{time(timeouts.first_byte)}, silence of {time(timeouts.idle)} in an answer, a "
-                "genuine server error, a stream that breaks off, an error of the server's inside a "
-                "2xx. A typo, a bad key, a spent budget, a rate limit and a caller that leaves do "
-                "not, whatever status they wear; nor does trouble of this machine's own network."
-            ),
-        )
-        yield "When it opens", _opens(breaker) + _repeats_of_one_request(breaker)
-        yield "What happens then", _open(provider)
-        yield "How it recovers", _recovers(breaker, "call")
+    if provider.mode == "off":
+        yield from _switched_off()
+        return
+    yield "What has a breaker", _keys(provider)
+    yield "What counts as a failure", _failures(provider)
+    yield "When it opens", _opens(breaker) + _repeats_of_one_request(breaker)
+    yield "What happens then", _open(provider)
+    yield "How it recovers", _recovers(breaker, "call")
     yield "What a 429 does", _throttle(provider)
     yield "How many at a time", _places(provider)
     yield "What is repeated here", _repeats(provider)
     yield "What SDKs do with it", _sdks(provider)
+
+
+def _switched_off() -> Paragraphs:
+    yield "What a 429 does", "It is passed on as it came, and holds no further call back."
+    yield "How many at a time", "As many as come: they are counted, and none waits."
+    yield "What is repeated here", "Nothing."
+    yield (
+        "What SDKs do with it",
+        (
+            "What they do without a daemon between: they go by the status and the headers that the "
+            "upstream sent, right or wrong."
+        ),
+    )
+
+
+def _failures(provider: Provider) -> str:
+    timeouts = provider.timeouts
+    return (
+        f"No connection within {time(timeouts.connect)} or a refused one, no byte within "
+        f"{time(timeouts.first_byte)}, no word of a stream within {time(timeouts.first_content)}, "
+        f"silence of {time(timeouts.idle)} in an answer, a genuine server error, a stream that "
+        "breaks off, an error of the server's inside a 2xx, a caller that leaves after "
+        f"{time(timeouts.abandoned)} in which nobody heard a word. A typo, a bad key, a spent "
+        "budget, a rate limit and a caller that leaves sooner do not, whatever status they wear; "
+        "nor does trouble of this machine's own network."
+    )
 
 
 def _of_dependency(dependency: Dependency) -> Paragraphs:
@@ -113,8 +132,9 @@ def _mode(mode: str) -> Paragraphs:
         yield (
             "Only watched",
             (
-                "Everything below is computed, shown and logged as what would have happened; no "
-                "call is refused or held back."
+                "What is said below of breakers, limits and budgets is computed, shown and logged "
+                "as what would have happened; no call is refused or held back. The answers are "
+                "marked, and corrected where it says so, all the same."
             ),
         )
     elif mode == "off":
@@ -175,7 +195,8 @@ def _open_time(owner: Provider | Dependency) -> str:
 def _doubling(breaker: BreakerRules) -> str:
     if breaker.open_max <= breaker.open_for:
         return "A probe that fails opens it for as long again."
-    return f"Each probe that fails doubles that, up to {time(breaker.open_max)}."
+    drawn = f", plus up to {breaker.jitter:.0%} at random" if breaker.jitter else ""
+    return f"Each probe that fails doubles that, up to {time(breaker.open_max)}{drawn}."
 
 
 def _recovers(breaker: BreakerRules, what: str) -> str:
@@ -193,36 +214,54 @@ def _recovers(breaker: BreakerRules, what: str) -> str:
 
 
 def _throttle(provider: Provider) -> str:
-    shedding: Any = provider.shedding
-    said = ["It is passed on with the upstream's own wait, and never opens a breaker by itself."]
-    sustained = getattr(shedding, "sustained", None)
-    if sustained is not None:
-        said.append(
-            "Further calls of that credential and model wait until the wait is over: at most "
-            f"{_count(shedding.max_queue, 'call')} for at most {time(shedding.max_wait)}; the "
-            "others are shed, as 429 with what is left. Without a hint the wait is one second, "
-            "doubling to sixty."
-        )
-        said.append(
-            f"With {_count(sustained.count, 'throttle')} in {time(sustained.window)}, and "
-            f"{sustained.ratio:.0%} of the calls, they are paced at a rate that follows what the "
-            f"upstream accepts, never below {shedding.min_rate:g} a second."
-        )
-    if getattr(shedding, "preempt", False):
-        said.append("When an answer says that nothing remains, the next call waits for the reset.")
-    if getattr(shedding, "open_after", 0.0):
+    shedding = provider.shedding
+    said = [
+        "It is passed on with the upstream's own wait, and never opens a breaker by itself.",
+        _waits(provider),
+        _paced(shedding),
+    ]
+    if shedding.preempt:
+        said.append("When another answer says that nothing remains, they wait for the reset too.")
+    if shedding.open_after:
         said.append(
             f"After {time(shedding.open_after)} at that floor, without one success and without a "
             "hint, throttles count as failures."
         )
-    said.append(f"A hint is followed for {time(provider.retry_after_max)} at most.")
-    quota = getattr(shedding, "quota", None)
-    if quota is not None:
-        said.append(_quota(quota))
+    said.append(_quota(shedding.quota))
     return " ".join(said)
 
 
-def _quota(quota: Any) -> str:
+def _waits(provider: Provider) -> str:
+    """What is done with calls that come while the upstream wants none."""
+    shedding, longest = provider.shedding, provider.retry_after_max
+    if shedding.max_queue and shedding.max_wait:
+        waits = (
+            "Further calls of that credential and model wait until the wait is over: at most "
+            f"{_count(shedding.max_queue, 'call')} for at most {time(shedding.max_wait)}; the "
+            "others are shed, as 429 with what is left."
+        )
+    else:
+        waits = (
+            "Further calls of that credential and model are shed until the wait is over, as 429 "
+            "with what is left."
+        )
+    return (
+        f"{waits} A hint is followed for {time(longest)} at most. Without a hint the wait is "
+        f"{time(min(FIRST_WAIT, longest))}, doubling up to {time(min(LONGEST_WAIT, longest))}."
+    )
+
+
+def _paced(shedding: Shedding) -> str:
+    sustained = shedding.sustained
+    share = f", and {sustained.ratio:.0%} of the calls" if sustained.ratio else ""
+    return (
+        f"With {_count(sustained.count, 'throttle')} in {time(sustained.window)}{share}, they are "
+        "paced at a rate that follows what the upstream accepts, never below "
+        f"{shedding.min_rate:g} a second."
+    )
+
+
+def _quota(quota: Quota) -> str:
     if quota.mode == "gate":
         return (
             "A 429 that says the budget is spent is no rate limit: calls of that key are then "
@@ -237,7 +276,8 @@ def _places(provider: Provider) -> str:
     if shedding.max_queue and shedding.max_wait:
         waits = (
             f"Further ones wait, at most {shedding.max_queue} of them and at most "
-            f"{time(shedding.max_wait)}; the others are answered"
+            f"{time(shedding.max_wait)}, a wait for the upstream's limit included; the others are "
+            "answered"
         )
     calls = _count(provider.limits.in_flight, "call")
     return f"{calls}. {waits} with 503 and the code bulkhead_full."
@@ -246,7 +286,8 @@ def _places(provider: Provider) -> str:
 def _repeats(provider: Provider) -> str:
     retry = provider.retry
     if not retry.attempts or not retry.budget:
-        return "Nothing: whether to repeat a call is the caller's to decide (retry.attempts: 0)."
+        why = "budget" if retry.attempts else "attempts"
+        return f"Nothing: whether to repeat a call is the caller's to decide (retry.{why}: 0)."
     others = (
         "others with an Idempotency-Key of the caller's own"
         if retry.require_idempotency_key
@@ -255,24 +296,28 @@ def _repeats(provider: Provider) -> str:
     return (
         f"A call that failed as transient before its first byte, up to "
         f"{_count(retry.attempts, 'time')}: {', '.join(retry.methods) or 'no method'} as they are, "
-        f"{others}. At most {retry.budget:.0%} of the calls of a minute, never before the "
-        f"upstream's own wait is over, and never a body above {KEPT // 1024} KiB. The breaker "
-        "hears of the last attempt alone. Clients that repeat too multiply it."
+        f"{others}. At most {retry.budget:.0%} of the calls of a minute (or {retry.attempts}, "
+        "however few they are), never before the upstream's own wait is over, never if that is "
+        f"longer than {time(provider.shedding.max_wait)} in all, never while the key is throttled "
+        "or the breaker not closed, and never a body above "
+        f"{KEPT // 1024} KiB. The breaker hears of the last attempt alone. Clients that repeat too "
+        "multiply it."
     )
 
 
 def _sdks(provider: Provider) -> str:
     said = [
         "Those that read x-should-retry raise at once where it is false: for what no repetition",
-        "mends (a typo, a bad key, a missing model, a spent budget), whatever status it wore, and",
-        f"for a wait above {time(provider.sdk_wait_max)}.",
+        "mends (a typo, a bad key, a missing model, a spent budget), whatever status it wore,",
+        f"for a wait above {time(provider.sdk_wait_max)}, and for a call without an",
+        "Idempotency-Key that may have been carried out although no answer came.",
     ]
-    if provider.mode != "off" and provider.breaker.fail_fast:
+    if provider.breaker.fail_fast:
         said.append("An open breaker says so too (fail_fast), so a call fails in milliseconds.")
-    elif provider.mode != "off":
+    else:
         said.append("An open breaker leaves it to them, and they sleep (fail_fast is false).")
     said.append("Else they sleep for Retry-After, or for a time of their own, and ask again.")
-    if provider.mode == "off" or provider.on_reclassified == "annotate":
+    if provider.on_reclassified == "annotate":
         said.append("All others go by the status that the upstream sent, right or wrong.")
     else:
         said.append("All others go by the status, which is corrected to the error's own kind.")

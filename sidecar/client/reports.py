@@ -22,6 +22,8 @@ _PLAIN = (
 # What is left out of too large a report, the bulkiest and least telling first.
 _DISPENSABLE = ("body", "args", "attrs", "cause", "exceptions", "headers")
 _LONGEST_MESSAGE = 4096
+_LONGEST_NAME = 256
+_MOST_CLASSES = 16
 
 
 def error_of(raised: Raised) -> dict[str, Any]:
@@ -35,8 +37,8 @@ def error_of(raised: Raised) -> dict[str, Any]:
         if _size(error) <= LARGEST:
             return error
         error.pop(name, None)
-    error["message"] = error.get("message", "")[:_LONGEST_MESSAGE]
-    return error
+    message = error.get("message", "")[:_LONGEST_MESSAGE]
+    return {**{name: _cut(value) for name, value in error.items()}, "message": message}
 
 
 def neutral(error: BaseException) -> dict[str, Any]:
@@ -63,6 +65,15 @@ def _shown(raised: Raised) -> dict[str, Any]:
     if raised.exceptions:
         error["exceptions"] = [_shown(member) for member in raised.exceptions]
     return error
+
+
+def _cut(value: Any) -> Any:
+    """A code or a name, or those of a few classes, as long as any that is one."""
+    if isinstance(value, str):
+        return value[:_LONGEST_NAME]
+    if isinstance(value, list | tuple):
+        return [_cut(name) for name in value[:_MOST_CLASSES]]
+    return value
 
 
 def _size(error: Mapping[str, Any]) -> int:

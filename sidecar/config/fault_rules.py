@@ -7,7 +7,7 @@ was injected is worse than none.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import inspect
 from sidecar.config import units
 from sidecar.config.document import Mapping as MappingNode
 from sidecar.config.document import Node, Sequence, parse
-from sidecar.config.problems import ConfigError
+from sidecar.config.problems import ConfigError, Problem
 from sidecar.config.reader import NOTHING, Reader
 from sidecar.config.schema import FaultOrder, FaultSection
 
@@ -25,6 +25,8 @@ TELLS_CLASS: Final = frozenset({None, "error_event", "fake_200", "wrong_length"}
 
 COUNTS_EVENTS: Final = frozenset({"cut", "error_event"})
 STEPS: Final = ("nth", "every", "share")
+_CHOOSING: Final = ("provider", "vendor", "model", "method", "path", *STEPS, "times")
+_BODYLESS: Final = frozenset({204, 205, 304})
 _OF_AN_ANSWER: Final = ("status", "code", "message", "retry_after")
 _OF_A_REQUEST: Final = (
     "provider", "model", "method", "path", "events", "status", "after",
@@ -99,6 +101,12 @@ def _conflict(values: Mapping[str, Any], given: frozenset[str]) -> str:
         return '"events" has an effect with cut and error_event only'
     if kind == "delay" and rule.after is None:
         return 'how long? add "after"'
+    if kind in ("fake_200", "error_event") and rule.status is not None:
+        return f'"status" has no effect: {kind} has its own'
+    if rule.status in _BODYLESS:
+        return f"an answer with status {rule.status} has no body: it can say nothing"
+    if kind == "hang" and rule.after is not None:
+        return '"after" has no effect: hang sends nothing, however long it takes'
     if kind not in TELLS_CLASS:
         idle = [name for name in _OF_AN_ANSWER if getattr(rule, name) is not None]
         if idle:
@@ -176,12 +184,44 @@ def write_fault(rule: FaultSection) -> dict[str, Any]:
 
 def header_document(text: str) -> bytes:
     """What a header asks for (`class=rate_limit; retry_after=2`) as a document to be read."""
-    asked: dict[str, Any] = {}
-    for part in text.split(";"):
+    members = []
+    for part in _parts(text):
         name, _, value = part.strip().partition("=")
         if name:
-            asked[name.strip()] = _scalar(value.strip())
-    return json.dumps(asked).encode()
+            # Whatever is said twice stays in it twice, and is refused by whoever reads it.
+            members.append(f"{json.dumps(name.strip())}: {json.dumps(_scalar(value.strip()))}")
+    return f"{{{', '.join(members)}}}".encode()
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What stands between semicolons, but for those between quotes."""
+    part, quotes = "", 0
+    for piece in text.split(";"):
+        part, quotes = f"{part};{piece}" if quotes % 2 else piece, quotes + piece.count('"')
+        if quotes % 2 == 0:
+            yield part
+    if quotes % 2:
+        yield part
+
+
+def read_fault_header(text: str, dependency: str | None = None) -> FaultSection:
+    """What the header of a call asks for.
+
+    Args:
+        text: of the header.
+        dependency: that the call is for; None for a provider's.
+
+    Raises:
+        ConfigError: what is wrong with it.
+    """
+    if dependency is not None:
+        text = f"{text}; dependency={json.dumps(dependency)}"
+    rule = read_fault_document(header_document(text))
+    for name in _CHOOSING:
+        if getattr(rule, name) is not None:
+            message = f'"{name}" has no effect: it chooses calls, and this one asks for itself'
+            raise ConfigError([Problem("faults", None, "", message)])
+    return rule
 
 
 def read_fault_document(content: bytes) -> FaultSection:
@@ -226,4 +266,4 @@ def _scalar(text: str) -> Any:
         found = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError):
         return text
-    return found if isinstance(found, int | float | bool) else text
+    return found if isinstance(found, int | float | bool | str) else text

@@ -247,7 +247,10 @@ class Shedding(Section, frozen=True, kw_only=True):
     sustained: Annotated[Sustained, _about("When throttled calls begin to be paced.")] = Sustained()
     max_wait: Annotated[
         OptionalWait,
-        _about("A call is held at most this long for its slot, else shed; 0 = nothing is held."),
+        _about(
+            "A call is held at most this long in all (for its slot, its place at the provider and "
+            "between attempts), else shed; 0 = nothing is held."
+        ),
     ] = 2.0
     max_queue: Annotated[
         int, Meta(ge=0, le=1_000_000), _about("Calls of one key that are held at a time; 0 = none.")

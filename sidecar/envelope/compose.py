@@ -246,7 +246,7 @@ def message_line(evidence: Evidence, redactor: Redactor = PATTERNS_ONLY) -> str:
     if evidence.param and evidence.param not in text:
         blamed = redactor.text(evidence.param)
         text = f"{text} (at {blamed})" if text else f"at {blamed}"
-    return _shortened(text) or _wordless(evidence)
+    return _shortened(text) or _shortened(redactor.text(_wordless(evidence)))
 
 
 def _wordless(evidence: Evidence) -> str:

@@ -45,8 +45,15 @@ _STATED_IN_GRAPHQL = (
     "extensions.status_code",
     "extensions.status",
 )
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
-_HEADING = re.compile(r"<h1[^>]*>(.*?)</h1", re.IGNORECASE | re.DOTALL)
+# Of a page that says what is wrong: how its name begins, and how it ends. Apart, so that a page of
+# nothing but beginnings is read once.
+_NAMES = tuple(
+    (
+        re.compile(f"<{name}(?:[ \t\r\n][^>]{{0,200}})?>", re.IGNORECASE),
+        re.compile(f"</{name}", re.IGNORECASE),
+    )
+    for name in ("title", "h1")
+)
 _TAG = re.compile(r"<[^>]{0,200}>")
 # A gateway in front of a gateway in front of a provider.
 _DEEPEST = 3
@@ -216,8 +223,7 @@ def read_text(seen: Seen) -> Evidence:
     html = looks_like_html(seen.body)
     text = seen.body[:65536].decode("utf-8", "replace")
     if html:
-        title = _TITLE.search(text) or _HEADING.search(text)
-        message = unescape(_TAG.sub(" ", title.group(1))) if title else ""
+        message = unescape(_TAG.sub(" ", _name_of_page(text)))
     else:
         message = _TAG.sub(" ", text) if text.lstrip()[:1] == "<" else text
         if "\x00" in message:
@@ -225,6 +231,15 @@ def read_text(seen: Seen) -> Evidence:
     return Evidence(
         status=seen.status, seen=seen, message=message.strip(), headers=seen.headers, html=html
     )
+
+
+def _name_of_page(text: str) -> str:
+    for begin, end in _NAMES:
+        begun = begin.search(text)
+        ended = end.search(text, begun.end()) if begun else None
+        if begun and ended:
+            return text[begun.end() : ended.start()]
+    return ""
 
 
 def with_header_code(evidence: Evidence, code: str) -> Evidence:

@@ -308,7 +308,10 @@ class StreamReader:
                 self._event(event)
             begin = end
         chunk = chunk[begin:]
-        if not parser.between_events or any(chunk.find(sign) >= 0 for sign in self._dialect.signs):
+        if not (self._known and parser.between_events):
+            # Where the words of a stream are not known yet, mere content tells them.
+            return chunk
+        if any(chunk.find(sign) >= 0 for sign in self._dialect.signs):
             return chunk
         return chunk[plain_length(chunk) :]
 

@@ -17,11 +17,13 @@ from sidecar.config.resolved import Dependency
 from sidecar.config.schema import FaultSection
 from sidecar.envelope import database, dialects, sdk
 from sidecar.envelope.databases.vendors import vendor_named
+from sidecar.envelope.decode import decode
 from sidecar.envelope.model import Classified, ErrorClass
 from sidecar.envelope.raised import Raised, recorded
 from sidecar.envelope.sdks import FAMILIES
 from sidecar.faults import answers
 from sidecar.faults.databases import BASES, DATABASES, Failure
+from sidecar.faults.native import WAIT
 from sidecar.faults.sdks import CODED, SDKS, Coded
 
 _SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}")
@@ -137,7 +139,7 @@ def injection(
     elif source == "database":
         error, raises = _of_database(rule, name, driver)
     else:
-        error, raises = _of_sdk(rule, name)
+        error, raises = _of_sdk(rule, name, now)
     if phase is not None:
         error["phase"] = phase
     raised = recorded(error)
@@ -206,19 +208,19 @@ def _coded(vendor: str, code: str) -> Failure:
     return Failure(BASES[vendor], int(code) if _NUMBER.fullmatch(code) else code, message)
 
 
-def _of_sdk(rule: FaultSection, name: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _of_sdk(rule: FaultSection, name: str, now: float) -> tuple[dict[str, Any], tuple[str, ...]]:
     if rule.class_ is None:
         return {"code": rule.code, "message": rule.message or rule.code or ""}, ()
     class_ = ErrorClass(rule.class_)
-    wait = f"{answers.WAIT if rule.retry_after is None else rule.retry_after:g}"
+    wait = f"{WAIT if rule.retry_after is None else rule.retry_after:g}"
     if name in CODED:
         return _of_coded(name, class_, CODED[name][class_], rule.message, wait)
     family = SDKS[name]
     told = answers.answer(
         dialects.get(family.dialect), class_, family.path,
-        wait=rule.retry_after, message=rule.message,
+        wait=rule.retry_after, message=rule.message, now=now,
     )  # fmt: skip
-    body = msgspec.json.decode(told.body)
+    body = decode(told.body) or told.body.decode()
     if family.inner and isinstance(body, dict):
         body = body.get("error", body)
     classes = family.classes[class_]

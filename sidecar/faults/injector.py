@@ -212,6 +212,7 @@ class _Plan:
 
     def __init__(self, rule: FaultSection, index: int, seed: int) -> None:
         self.rule = rule
+        self.index = index
         self.name = rule.name or f"rule {index + 1}"
         self.matched = 0
         self.injected = 0
@@ -223,9 +224,9 @@ class _Plan:
         names = _names_dependency if target.is_dependency else _names_request
         if not names(rule, target):
             return False
+        self.matched += 1
         if rule.times is not None and self.injected >= rule.times:
             return False
-        self.matched += 1
         if rule.nth is not None:
             return self.matched == rule.nth
         if rule.every is not None:
@@ -286,8 +287,11 @@ class Faults:
         """Take another configuration; rules that are still the same go on counting."""
         if section == self._section:
             return
-        self._section = section
-        self._plans = _plans(section.rules, section.seed)
+        plans = _plans(section.rules, section.seed)
+        if section.seed == self._section.seed:
+            kept = {(plan.index, plan.rule): plan for plan in self._plans}
+            plans = [kept.get((plan.index, plan.rule), plan) for plan in plans]
+        self._section, self._plans = section, plans
         if not section.allowed:
             self._added = []
 

@@ -13,7 +13,7 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.http import classify
 from sidecar.envelope.model import Classified, ErrorClass, Headers, Seen
 from sidecar.envelope.stream import FRAMES_TYPE, StreamReader
-from sidecar.faults import answers
+from sidecar.faults import answers, failing_events
 
 PATHS = {
     "anthropic": "/v1/messages",
@@ -25,10 +25,15 @@ PATHS = {
     "slack": "/api/chat.postMessage",
     "graphql": "/graphql",
     "mcp": "/mcp",
+    "ollama": "/api/chat",
 }
 """A route of each dialect whose answers are shaped otherwise elsewhere."""
 
 _CHAT = "/v1/chat/completions"
+STREAMS = {"bedrock": FRAMES_TYPE, "ollama": "application/x-ndjson"}
+"""The media types of streams that are no server-sent events."""
+
+_NOW = 1_800_000_000.0
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,20 +73,21 @@ def rows(dialect: Dialect) -> Iterator[Row]:
     """Every class as an answer, and those that its streams can fail with as an event."""
     path = PATHS.get(dialect.name, _CHAT)
     for class_ in ErrorClass:
-        told = answers.answer(dialect, class_, path)
-        seen = Seen(status=told.status, headers=Headers(told.headers), body=told.body, path=path)
+        told = answers.answer(dialect, class_, path, now=_NOW)
+        seen = Seen(
+            status=told.status, headers=Headers(told.headers), body=told.body, path=path, now=_NOW
+        )
         yield _row(dialect, "answer", class_, told.status, classify(seen, dialect))
     for class_ in ErrorClass:
-        if class_ in answers.said_in_streams(dialect):
+        if class_ in failing_events.said_in_streams(dialect):
             yield _row(dialect, "event", class_, 200, _streamed(dialect, class_, path))
 
 
 def _streamed(dialect: Dialect, class_: ErrorClass, path: str) -> Classified:
-    framed = dialect.name == "bedrock"
-    kind = FRAMES_TYPE if framed else "text/event-stream"
+    kind = STREAMS.get(dialect.name, "text/event-stream")
     headers = Headers([("content-type", kind)])
     reader = StreamReader(dialect, Seen(status=200, headers=headers, path=path))
-    reader.feed(answers.stream_event(dialect, class_, path))
+    reader.feed(failing_events.stream_event(dialect, class_, path))
     return reader.failed or reader.finish(clean=True)
 
 

@@ -9,19 +9,17 @@ that the fault was made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from aiohttp.http_parser import RawResponseMessage
-from multidict import CIMultiDict, CIMultiDictProxy
-
+from sidecar import clock
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import ErrorClass
 from sidecar.faults import answers
-from sidecar.faults.streams import Events, Recoder, events_of, recoder_of
-from sidecar.faults.watched import IN_STREAMS
-from sidecar.proxy.exchange import Answer, Exchange, UpstreamProtocol
+from sidecar.faults.on_the_way import FaultyExchange, LateExchange
+from sidecar.faults.played import Played, Step
+from sidecar.proxy.exchange import Exchange
 from sidecar.proxy.failures import UpstreamFailed
 
 if TYPE_CHECKING:
@@ -30,26 +28,11 @@ if TYPE_CHECKING:
     from sidecar.envelope.dialects.base import Dialect
     from sidecar.faults.injector import Fault
 
-DRIBBLE_BYTES: Final = 16
-"""Bytes that come at a time when an answer dribbles."""
-
-DRIBBLE_SECONDS: Final = 0.02
-"""Seconds between them where the rule does not say."""
-
 MISSING: Final = 16
 """Bytes by which an answer of the wrong length is shorter than it says."""
 
 
-class Stage(Enum):
-    """How far a fault in a stream has come."""
-
-    BEFORE = auto()
-    OVER = auto()
-    UNTOUCHED = auto()
-
-
-Step = bytes | BaseException | None
-"""Bytes that arrive, an error that ends the connection, or None for its orderly end."""
+_REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 async def open_exchange(
@@ -62,6 +45,7 @@ async def open_exchange(
     method: str,
     head_only: bool,
     upgrades: bool,
+    connect_timeout: float | None = None,
 ) -> Exchange:
     """The exchange of a call that gets a fault.
 
@@ -74,26 +58,36 @@ async def open_exchange(
         method: of the request.
         head_only: the request is a HEAD.
         upgrades: the request asks for another protocol.
+        connect_timeout: seconds that a connection may take.
 
     Raises:
-        UpstreamFailed: the connection is refused, by the fault or in earnest.
+        UpstreamFailed: the connection is refused, or takes too long, by the fault or in earnest.
     """
     rule = fault.rule
-    if rule.after is not None and rule.kind != "dribble":
-        await asyncio.sleep(rule.after)
     if rule.kind == "refuse":
-        detail = "connection refused (an injected fault)"
-        raise UpstreamFailed("connect_error", "connection_refused", detail, kind=Kind.CONNECTION)
+        await _refuse(rule.after or 0.0, connect_timeout)
     loop = asyncio.get_running_loop()
     if not fault.is_played:
         connection = await connect()
         if rule.kind == "delay":
-            return Exchange(connection, loop, keep, head_only=head_only, upgrades=upgrades)
+            return LateExchange(
+                connection, loop, keep, rule.after, head_only=head_only, upgrades=upgrades
+            )
         return FaultyExchange(
             connection, loop, keep, fault, dialect, path, method=method, head_only=head_only
         )
-    played = cast("Connection", Played(loop, _steps(fault, dialect, path)))
+    steps = _steps(fault, dialect, path)
+    played = cast("Connection", Played(loop, steps, rule.after or 0.0))
     return Exchange(played, loop, _drop, head_only=head_only, upgrades=upgrades)
+
+
+async def _refuse(after: float, limit: float | None) -> NoReturn:
+    code, detail = "connection_refused", "connection refused"
+    if limit is not None and after > limit:
+        after, code, detail = limit, "connect_timeout", "no connection within timeouts.connect"
+    await asyncio.sleep(after)
+    detail += " (an injected fault)"
+    raise UpstreamFailed("connect_error", code, detail, kind=Kind.CONNECTION)
 
 
 def _drop(played: Connection) -> None:
@@ -108,257 +102,21 @@ def _steps(fault: Fault, dialect: Dialect, path: str) -> list[Step]:
     if rule.kind == "hang":
         return []
     class_ = ErrorClass(rule.class_ or "transient")
-    status = 200 if rule.kind == "fake_200" else rule.status
     told = answers.answer(
         dialect, class_, path,
-        wait=rule.retry_after, status=status, code=rule.code, message=rule.message,
+        wait=rule.retry_after, status=rule.status, code=rule.code, message=rule.message,
+        now=clock.wall(),
     )  # fmt: skip
+    if rule.kind == "fake_200":
+        # The body stays what it was: only the status lies.
+        told = told._replace(status=200)
     if rule.kind == "wrong_length":
         return [_written(told, len(told.body) + MISSING), None]
     return [_written(told, len(told.body))]
 
 
 def _written(told: answers.Answer, length: int) -> bytes:
-    lines = [f"HTTP/1.1 {told.status} ", *(f"{name}: {value}" for name, value in told.headers)]
+    lines = [f"HTTP/1.1 {told.status} {_REASONS.get(told.status, '')}"]
+    lines += [f"{name}: {value}" for name, value in told.headers]
     lines.append(f"content-length: {length}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + told.body
-
-
-class Played:
-    """A connection that leads nowhere, and from which comes what was written for it.
-
-    Attributes:
-        protocol: as a real connection has it; None once it was given back.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Sequence[Step]) -> None:
-        self._loop = loop
-        self._steps = list(steps)
-        self._stage = _Stage(self)
-        self.protocol: UpstreamProtocol | None = UpstreamProtocol(loop)
-        self.protocol.connection_made(self._stage)
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        """Its transport."""
-        return self._stage
-
-    def asked(self) -> None:
-        """The request has begun to arrive: play."""
-        for step in self._steps:
-            self._loop.call_soon(self._play, step)
-        self._steps.clear()
-
-    def _play(self, step: Step) -> None:
-        protocol = self.protocol
-        if protocol is None or self._stage.is_closing():
-            return
-        if isinstance(step, bytes):
-            protocol.data_received(step)
-            return
-        self._stage.closed = True
-        protocol.connection_lost(step)
-
-    def close(self) -> None:
-        """It is not needed any more."""
-        protocol, self.protocol = self.protocol, None
-        if protocol is not None and not self._stage.closed:
-            self._stage.closed = True
-            protocol.connection_lost(None)
-
-
-class _Stage(asyncio.Transport):
-    """Takes a request and throws it away."""
-
-    def __init__(self, played: Played) -> None:
-        super().__init__()
-        self._played = played
-        self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        del data
-        self._played.asked()
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def pause_reading(self) -> None:
-        """Nothing more comes than was written for it."""
-
-    def resume_reading(self) -> None:
-        """Likewise."""
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        del name
-        return default
-
-
-class FaultyExchange(Exchange):
-    """The provider's own answer, to which something happens on the way."""
-
-    __slots__ = (
-        "_dialect",
-        "_events",
-        "_fault",
-        "_grows",
-        "_left",
-        "_path",
-        "_ready",
-        "_recoder",
-        "_stage",
-        "_started",
-    )
-
-    def __init__(
-        self,
-        connection: Connection,
-        loop: asyncio.AbstractEventLoop,
-        keep: Callable[[Connection], None],
-        fault: Fault,
-        dialect: Dialect,
-        path: str,
-        *,
-        method: str,
-        head_only: bool,
-    ) -> None:
-        super().__init__(connection, loop, keep, head_only=head_only)
-        self._fault = fault
-        self._dialect = dialect
-        self._path = path
-        self._grows = dialect.streams_json(method, path)
-        self._events: Events | None = None
-        self._left = fault.rule.events
-        self._ready = b""
-        self._recoder: Recoder | None = None
-        self._started = False
-        self._stage = Stage.BEFORE
-
-    async def head(self) -> Answer:
-        """As it came, but for what a changed body makes untrue."""
-        answer = await super().head()
-        if self._fault.rule.kind not in IN_STREAMS:
-            return answer
-        message = answer.message
-        self._recoder = recoder_of(message.headers.get("Content-Encoding"))
-        if "Content-Length" not in message.headers or not self._is_stream(b""):
-            return answer
-        # What follows is longer or shorter than the provider could know.
-        headers = CIMultiDict(message.headers)
-        del headers["Content-Length"]
-        raw = tuple(pair for pair in message.raw_headers if pair[0].lower() != b"content-length")
-        told = RawResponseMessage(
-            version=message.version,
-            code=message.code,
-            reason=message.reason,
-            headers=CIMultiDictProxy(headers),
-            raw_headers=raw,
-            should_close=message.should_close,
-            compression=message.compression,
-            upgrade=message.upgrade,
-            chunked=True,
-        )
-        return Answer(told, answer.payload)
-
-    @property
-    def complete(self) -> bool:
-        """Never at once: each part has to be looked at."""
-        return False
-
-    def there(self) -> bytes:
-        """Nothing is here before it was read."""
-        return b""
-
-    async def follow(self, take: Callable[[bytes], bool]) -> None:
-        """Hands nothing over: each part has to be asked for."""
-
-    async def part(self) -> bytes:
-        """The next bytes of the body, as the fault lets them through."""
-        if self._fault.rule.kind == "dribble":
-            return await self._trickle()
-        if self._stage is Stage.OVER:
-            return self._end()
-        if self._stage is Stage.BEFORE and self._left <= 0 and self._is_stream(b""):
-            return self._act(b"", first=True)
-        while True:
-            chunk = await super().part()
-            if self._stage is Stage.UNTOUCHED:
-                return chunk
-            passed = self._passed(chunk)
-            if passed or not chunk:
-                return passed
-
-    def _passed(self, chunk: bytes) -> bytes:
-        """What becomes of the next bytes; nothing where they are the beginning of more."""
-        recoder = self._recoder
-        if not chunk:
-            self._untouched(b"")
-            return b"" if recoder is None else recoder.end()
-        text: bytes | None = chunk if recoder is None else recoder.read(chunk)
-        if text is None and self._started:
-            # What was written anew of it cannot be taken back.
-            raise self.failure(ConnectionResetError("its coding cannot be read"))
-        if text is None:
-            return self._untouched(chunk)
-        if not self._started and text:
-            self._started = True
-            self._events = events_of(self._content_type, text, grows=self._grows)
-            if self._events is None:
-                return self._untouched(chunk)
-            if self._left <= 0:
-                return self._act(b"", first=True)
-        if self._events is not None:
-            for end in self._events.ends(text):
-                self._left -= 1
-                if self._left == 0:
-                    return self._act(text[:end])
-        return text if recoder is None or not text else recoder.write(text)
-
-    def _untouched(self, chunk: bytes) -> bytes:
-        self._stage = Stage.UNTOUCHED
-        self._recoder = None
-        return chunk
-
-    def _act(self, before: bytes, *, first: bool = False) -> bytes:
-        """The last event has passed: what follows is the fault."""
-        self._stage = Stage.OVER
-        rule, recoder = self._fault.rule, self._recoder
-        if rule.kind == "error_event":
-            class_ = ErrorClass(rule.class_ or "transient")
-            event = answers.stream_event(self._dialect, class_, self._path, wait=rule.retry_after)
-            events = self._events or events_of(self._content_type, b"", grows=self._grows)
-            before += event if events is None else events.put(event, first=first)
-            self._fault.said = True
-        if recoder is not None and before:
-            before = recoder.write(before)
-        return before or self._end()
-
-    def _end(self) -> bytes:
-        """What comes behind the fault."""
-        if self._fault.rule.kind == "cut":
-            raise self.failure(ConnectionResetError("an injected fault"))
-        recoder, self._recoder = self._recoder, None
-        return b"" if recoder is None else recoder.end()
-
-    @property
-    def _content_type(self) -> str | None:
-        message = self._message
-        return None if message is None else message.headers.get("Content-Type")
-
-    def _is_stream(self, first: bytes) -> bool:
-        return events_of(self._content_type, first, grows=self._grows) is not None
-
-    async def _trickle(self) -> bytes:
-        if not self._ready:
-            self._ready = await super().part()
-            if not self._ready:
-                return b""
-        after = self._fault.rule.after
-        await asyncio.sleep(DRIBBLE_SECONDS if after is None else after)
-        piece, self._ready = self._ready[:DRIBBLE_BYTES], self._ready[DRIBBLE_BYTES:]
-        return piece

@@ -251,7 +251,7 @@ class Call:
         self._subject = target.route(self._shown_path()) if model is None else target.model(model)
         if plane.draining:
             raise Refused("draining", "the daemon is stopping", close=True)
-        self._asked = plane.fault_asked_for(incoming.header(FAULT_HEADER))
+        self._asked = plane.fault_asked_for(incoming.headers_of(FAULT_HEADER))
         if runtime.gates.limits:
             await self._pass_gates(runtime)
         else:
@@ -313,6 +313,38 @@ class Call:
         total = None if self.runtime is None else self.runtime.config.timeouts.total
         return inf if total is None else total - (machine.monotonic() - self._started)
 
+    @property
+    def patience(self) -> float:
+        """Seconds that the call may still be held here: its waits share one `max_wait`."""
+        most = 0.0 if self.runtime is None else self.runtime.config.shedding.max_wait
+        return max(most - (self.waited or 0.0), 0.0)
+
+    @property
+    def is_throttled(self) -> bool:
+        """Does the upstream throttle the call's key?"""
+        passage = self._passage_if_any()
+        return passage is not None and passage.is_throttled
+
+    def check_again(self) -> None:
+        """What was said while the call waited concerns it too.
+
+        Raises:
+            Refused: `local_network`, `quota` or `shed`.
+        """
+        runtime, admission = self.runtime, self.admission
+        if runtime is not None and self.plane.watch.network.down:
+            self.plane.watch.check(runtime)
+        passage = self._passage_if_any()
+        if passage is not None and admission is not None:
+            passage.check_again(admission.mode, self._started)
+
+    def _passage_if_any(self) -> Passage | None:
+        runtime, admission = self.runtime, self.admission
+        if runtime is None or not runtime.gates.limits or admission is None:
+            return None
+        self._passage = self._passage or self._passage_of(runtime)
+        return self._passage
+
     async def forget_attempt(self, envelope: Envelope) -> None:
         """Drops what an attempt came to, frees its connection, and begins the request anew.
 
@@ -324,6 +356,8 @@ class Call:
                 machine.monotonic(), status=0, decision="repeated", verdict=None, envelope=envelope
             )
         forwarding, self._forwarding = self._forwarding, None
+        if self._passage is not None:
+            self._passage.used()
         if forwarding is not None:
             self._count(forwarding)
             forwarding.close()
@@ -382,6 +416,7 @@ class Call:
             finally:
                 self.waited = machine.monotonic() - now
             self._admit(runtime)
+            self.check_again()
         passage.admitted()
 
     def _passage_of(self, runtime: Runtime) -> Passage:
@@ -497,11 +532,12 @@ class Call:
             return
         admission.release(since)
         try:
-            await wait_for_place(bulkhead, runtime.config.shedding.max_wait)
+            await wait_for_place(bulkhead, self.patience)
         finally:
             self.waited = (self.waited or 0.0) + machine.monotonic() - since
         self._bulkhead = bulkhead
         self._admit(runtime)
+        self.check_again()
 
     def _shown_path(self) -> str:
         """The path without its secrets, for people, logs and keys; all of it if nobody's it is."""
@@ -534,10 +570,19 @@ class Call:
             return
         passage = self._passage = self._passage or self._passage_of(runtime)
         passage.accepted()
-        if runtime.config.shedding.preempt:
-            hint = nothing_left(found, machine.wall())
-            if hint is not None:
-                passage.exhausted(hint)
+        self.foresee(found)
+
+    def foresee(self, found: Headers) -> None:
+        """An answer that is no throttle may say that the next one would be: its headers."""
+        runtime = self.runtime
+        if runtime is None or not runtime.config.shedding.preempt or not self.is_evidence:
+            return
+        if self.admission is None or self.admission.mode is Mode.OFF:
+            return
+        hint = nothing_left(found, machine.wall())
+        if hint is not None:
+            self._passage = self._passage or self._passage_of(runtime)
+            self._passage.exhausted(hint)
 
     def settle(self, outcome: Outcome) -> Verdict:
         """Tells the breaker and the gates how the call ended; the first time counts.
@@ -676,6 +721,8 @@ class Call:
             code=refused.code,
             retry_after=refused.retry_after,
         )
+        if self.repeats is not None:
+            envelope = self.repeats.told(envelope)
         self._answer(envelope, None, f"local: {refused.decision}", sent=False)
 
     def _answer_failure(self, failure: UpstreamFailed) -> None:

@@ -171,6 +171,7 @@ class Forwarding:
             method=self._incoming.method,
             head_only=self._incoming.method == "HEAD",
             upgrades=self._incoming.upgrades,
+            connect_timeout=self._runtime.config.timeouts.connect,
         )
         return self.exchange
 

@@ -134,6 +134,13 @@ class Incoming:
         value = self.named.get(name)
         return None if value is None else value.decode("latin-1")
 
+    def headers_of(self, name: bytes) -> str | None:
+        """All values of a header that lists parts behind semicolons, as one."""
+        if name not in self.named:
+            return None
+        values = [value for key, value in self.raw if key.lower() == name]
+        return b"; ".join(values).decode("latin-1")
+
     def wants_envelope(self) -> bool:
         """Does the caller ask for the envelope as the body of errors?"""
         return wants_envelope(self.header(b"accept"))

@@ -281,6 +281,8 @@ class Judge:
                 resets_in=_resets_in(classified),
             )
         )
+        if classified.verdict in {Verdict.ALIVE, Verdict.FAILURE}:
+            call.foresee(self.headers)
         if counted is not classified.verdict:
             rule = f"{classified.rule}; counted as a failure: shedding.open_after"
             call.classified = classified.judged(counted, rule)

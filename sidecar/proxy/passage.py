@@ -126,9 +126,41 @@ class Passage:
         if gate is not None:
             gate.give_back()
 
+    def used(self) -> None:
+        """The call was sent: its slot is nobody else's."""
+        self._slot_of = None
+
     def admitted(self) -> None:
         """The call goes on now."""
         self._admitted_at = machine.monotonic()
+
+    @property
+    def is_throttled(self) -> bool:
+        """Are calls of the key held, shed or paced now?"""
+        gate = self._gates.gate(self._key)
+        return gate is not None and gate.is_closed(machine.monotonic())
+
+    def check_again(self, mode: Mode, since: float) -> None:
+        """Refuses a call that was let through and not sent yet: what has been said since?
+
+        Args:
+            mode: of the call's breaker.
+            since: when the call began.
+
+        Raises:
+            Refused: `quota` or `shed`.
+        """
+        if mode is not Mode.ENFORCE:
+            return
+        gates, now = self._gates, machine.monotonic()
+        asked_at = since if self._asked_at is None else self._asked_at
+        spent = gates.spent_since(self._key, asked_at, now)
+        if spent is not None and gates.settings.quota_mode is QuotaMode.GATE:
+            raise Refused("quota", spent.reason, code=spent.code)
+        gate = gates.gate(self._key)
+        if gate is not None and (refused := gate.recheck(now)) is not None:
+            raise _refused(refused)
+        self.admitted()
 
     # -- what becomes of it -----------------------------------------------------------------
 

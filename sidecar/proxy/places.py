@@ -33,7 +33,7 @@ async def wait_for_place(bulkhead: Bulkhead, seconds: float) -> None:
     except TimeoutError:
         if not ticket.granted:
             bulkhead.give_back(ticket)
-            raise _full(bulkhead, f"and none ended within {seconds:g} s") from None
+            raise _full(bulkhead, f"and none ended within {seconds:.3g} s") from None
     except BaseException:
         bulkhead.give_back(ticket)
         raise

@@ -23,8 +23,7 @@ from sidecar.breaker.registry import Registry
 from sidecar.config.addresses import Listen
 from sidecar.config.fault_rules import (
     concerns_dependencies,
-    header_document,
-    read_fault_document,
+    read_fault_header,
 )
 from sidecar.config.problems import ConfigError
 from sidecar.config.resolved import Config
@@ -181,9 +180,9 @@ class DataPlane:
         if header is None or not self.faults.allowed:
             return None
         try:
-            rule = read_fault_document(header_document(header))
+            rule = read_fault_header(header)
         except ConfigError as error:
-            told = "; ".join(problem.message for problem in error.problems)
+            told = "; ".join(f"{one.path}: {one.message}".strip(": ") for one in error.problems)
             raise Refused("bad_request", f"x-sidecar-fault: {told}") from None
         if concerns_dependencies(rule):
             raise Refused("bad_request", "x-sidecar-fault: this call is of a provider")

@@ -66,6 +66,7 @@ class Repeats:
         "_call",
         "_counted",
         "_number",
+        "_paused",
         "_runtime",
         "attempts",
         "over",
@@ -80,6 +81,7 @@ class Repeats:
         self._call = call
         self._counted = False
         self._number = 0
+        self._paused = 0.0
         self._runtime = runtime
         self.attempts: list[dict[str, Any]] = []
         self.over = False
@@ -101,6 +103,7 @@ class Repeats:
 
         Raises:
             UpstreamFailed: of the last attempt.
+            Refused: what came in a pause forbids another.
         """
         call = self._call
         while True:
@@ -123,6 +126,7 @@ class Repeats:
                 return
             await call.forget_attempt(envelope)
             await asyncio.sleep(wait)
+            call.check_again()
 
     def reconsider(self, classified: Classified) -> Classified:
         """An answer is known: what is told of it, if it is the last.
@@ -162,7 +166,7 @@ class Repeats:
         wait = pause(
             len(self.attempts),
             envelope.retry_after,
-            self._runtime.config.shedding.max_wait,
+            call.patience - self._paused,
             random.random(),  # noqa: S311 - it spreads calls, it hides nothing
         )
         if wait is None or wait >= call.time_left:
@@ -170,6 +174,7 @@ class Repeats:
         now = clock.monotonic()
         if not (self._budget.take(now) if call.is_evidence else self._budget.has_some(now)):
             return None
+        self._paused += wait
         self.attempts.append(self._line(envelope, wait))
         self._tell(envelope.code)
         return wait
@@ -181,6 +186,8 @@ class Repeats:
             and envelope.source is not Source.SIDECAR
             and len(self.attempts) < self._runtime.config.retry.attempts
             and self._call.incoming.kept
+            # Nor has one that refuses this key for its rate any room for repetitions.
+            and not self._call.is_throttled
             # A probe is to say how the upstream is, and an open breaker that it should rest.
             and self._admission.state is State.CLOSED
         )

@@ -38,9 +38,9 @@ from sidecar.config.addresses import is_loopback
 from sidecar.config.resolved import Provider
 from sidecar.envelope.model import Verdict
 from sidecar.proxy import clocks
-from sidecar.proxy.exchange import UpstreamProtocol
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.proxy.resolver import Resolver
+from sidecar.proxy.upstream_protocol import UpstreamProtocol
 
 DNS_TTL = 10
 """Seconds an address is cached: a service that moved is found again within one of these."""

@@ -329,6 +329,28 @@ def test_who_had_a_high_rate_has_it_back_at_once(scene):
     assert at.gate.rate >= 400
 
 
+@pytest.mark.parametrize("rate", [5, 50, 200])
+def test_b_a_stray_throttle_costs_nobody_more_than_its_own_hint(scene, rate):
+    """Under a steady load, with a full queue when the wait is over."""
+    at = scene(accepted=float(rate))
+    at.throttle(1)
+    began, next_call = at.now, at.now
+    while at.now < began + 4:
+        turn = at.gate.next_turn(at.now) if at.gate.queued else inf
+        at.now = min(next_call, turn)
+        if at.now == turn:
+            assert at.gate.serve(at.now) is not None
+            continue
+        next_call += 1 / rate
+        found = at.gate.enter(at.now)
+        if isinstance(found, Shed):
+            assert at.now < began + 1, "the wait is over"
+            assert at.now + found.wait <= began + 2, "and its end is spread over a second"
+        elif found is None:
+            at.gate.answered(at.now, at.now, accepted=True)
+    assert at.shown.state is IDLE
+
+
 def test_those_who_wait_for_a_later_hint_are_shed_at_once(scene):
     at = scene()
     at.throttle(1)

@@ -168,6 +168,20 @@ def test_a_probe_asks_first_who_failed(network: Network) -> None:
     assert LOCAL not in asked
 
 
+def test_in_the_end_probes_ask_everybody(network: Network) -> None:
+    """A firewall lets one host of twenty through: an outage must not last for ever for it."""
+    network.failed(A, 1000.0, at_once=True)
+    hosts = [f"host{n}.example" for n in range(20)] + [A]
+    asked: list[str] = []
+    for _ in range(3):
+        batch = network.targets(hosts, 8)
+        assert len(batch) == len(set(batch)) == 8
+        asked += batch
+    assert set(asked) == set(hosts)
+    for _ in range(100):
+        assert len(set(network.targets(hosts[:9], 8))) == 8
+
+
 # -- what breakers hear -------------------------------------------------------------------------
 
 

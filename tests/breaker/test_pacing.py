@@ -59,6 +59,8 @@ class Simulation:
     offered: float = 30.0
     settings: GateSettings = field(default_factory=GateSettings)
     seed: int = 1
+    thinks: float = 0.0
+    """Seconds that an accepted call takes besides; a refusal comes at once."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -130,7 +132,7 @@ class Simulation:
             self.accepted[int(now)] += 1
         else:
             self.refused += 1
-        self._at(now + self.latency / 2, "answer", sent, wait)
+        self._at(now + self.latency / 2 + (0 if wait else self.thinks), "answer", sent, wait)
 
     def _answer(self, now: float, sent: float, wait: float) -> None:
         if not wait:
@@ -165,6 +167,40 @@ def test_a_goodput_of_three_times_the_load(hint, goodput, latency) -> None:
         assert found.waited <= 2.0 + 1e-6
         assert found.failures == 0
         assert found.gate.snapshot(60).state is GateState.SHEDDING
+
+
+@pytest.mark.parametrize("thinks", [1.0, 3.0, 10.0])
+@pytest.mark.parametrize(("hint", "goodput"), [("seconds", 0.95), ("exact", 0.95), ("none", 0.85)])
+def test_a_goodput_of_an_upstream_that_thinks_before_it_answers(hint, goodput, thinks) -> None:
+    """A refusal is heard of at once, a success late: what was not refused soon was accepted."""
+    for seed in range(3):
+        found = Simulation(Bucket(10, 10), hint, seed=seed, thinks=thinks).run(60)
+        assert found.total >= goodput * 10 * 60
+        assert found.refused < 0.05 * (found.total + found.refused)
+        assert found.waited <= 2.0 + 1e-6
+        assert found.failures == 0
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_a_small_limit_of_an_upstream_that_thinks_before_it_answers(hint) -> None:
+    """Waits without a hint do not double where some of those who came back were not refused."""
+    found = Simulation(Bucket(2, 2), hint, offered=6, thinks=3).run(120)
+    assert found.total >= 0.9 * 2 * 120
+
+
+class Dark(Simulation):
+    """Every call is refused, some after long."""
+
+    def _reach(self, now: float, sent: float) -> None:
+        self._at(now + self.random.choice([0.05, 0.05, 1, 5, 8]), "answer", sent, 1.0)
+
+
+@pytest.mark.parametrize("offered", [0.5, 1.5, 30])
+def test_refusals_that_come_late_are_dark_all_the_same(offered) -> None:
+    """What waits for its refusal is no success, and the rate stays at the floor."""
+    found = Dark(Bucket(1, 1), "none", offered=offered).run(800)
+    assert found.failures > 0
+    assert max(rate or 0 for second, rate in found.rates.items() if second > 100) == 1
 
 
 @pytest.mark.parametrize("at", [45, 49, 53, 57])
@@ -236,6 +272,18 @@ def test_a_step_up_after_each_clean_window_and_only_then() -> None:
     assert rates == sorted(rates)
     assert 8 < rates[0] < 16
     assert rates[-1] == 64  # four times what was accepted, whatever the steps
+
+
+def test_calls_that_are_not_refused_soon_are_evidence_without_an_answer() -> None:
+    pace = Pace(16.0, 1.0, 0.0, patience=1.0)
+    pace.passed(0.1)
+    pace.tick(16.0, 5.0)
+    assert pace.rate == 8  # one call is not enough
+    pace.passed(5.0)
+    pace.tick(16.0, 5.9)
+    assert pace.rate == 8  # a refusal may still come
+    pace.tick(16.0, 6.0)
+    assert pace.rate > 8
 
 
 def test_what_nobody_uses_was_not_tried() -> None:

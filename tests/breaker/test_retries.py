@@ -58,12 +58,18 @@ def test_it_is_never_overdrawn(share: float, lone: int, steps) -> None:
 
 @pytest.mark.parametrize("repeated", range(12))
 def test_full_jitter_doubles_up_to_a_bound(repeated: int) -> None:
-    assert pause(repeated, None, 2.0, 0.0) == 0
-    longest = pause(repeated, None, 2.0, 0.999999)
+    assert pause(repeated, None, 60.0, 0.0) == 0
+    longest = pause(repeated, None, 60.0, 0.999999)
     assert longest == pytest.approx(min(BASE * 2**repeated, LONGEST), rel=1e-3)
 
 
 def test_never_before_the_upstream_asked_for() -> None:
     assert pause(0, 1.5, 2.0, 0.0) == 1.5
-    assert pause(3, 1.5, 2.0, 0.5) == 1.5 + BASE * 4
+    assert pause(3, 1.5, 60.0, 0.5) == 1.5 + BASE * 4
     assert pause(0, 2.5, 2.0, 0.0) is None
+
+
+@pytest.mark.parametrize("asked", [None, 0.0, 1.5, 2.0])
+@pytest.mark.parametrize("repeated", range(12))
+def test_nothing_sleeps_here_for_longer_than_it_may(repeated: int, asked: float | None) -> None:
+    assert (asked or 0) <= pause(repeated, asked, 2.0, 0.999999) <= 2

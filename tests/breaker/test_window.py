@@ -90,3 +90,12 @@ def test_resizing_keeps_what_is_young_enough(seconds):
     assert other.deciding(660.0) == (kept, kept)
     assert other.figures(660.0).success == kept
     assert other.figures(660.0 + seconds).failure == 0
+
+
+def test_the_rate_of_what_is_young_is_not_spread_over_time_before_it() -> None:
+    window = Window(60)
+    for n in range(100):
+        window.record(Verdict.SUCCESS, 1000 + n / 50)
+    assert window.lately(1002, 2.0) == pytest.approx(50)
+    assert window.lately(1002, 0.001) == 200, "no more than half a second's worth"
+    assert window.lately(1002) < 20

@@ -254,6 +254,12 @@ class TestReport:
             raised = Raised(type="x.Z", message="m" * size, cause=raised)
         assert len(json.dumps(error_of(raised))) <= LARGEST + 1000
 
+    @given(st.sampled_from(["type", "code", "sqlstate", "mro"]), st.text(min_size=1, max_size=3))
+    def test_no_code_makes_it_too_large(self, name: str, piece: str) -> None:
+        text = piece * 100000
+        told = {"type": "x.Y", "message": "m", name: (text, text) if name == "mro" else text}
+        assert len(json.dumps(error_of(Raised(**told)))) <= LARGEST + 1000
+
     def test_a_cancelled_future_is_the_callers(self) -> None:
         future: Future[None] = Future()
         future.cancel()

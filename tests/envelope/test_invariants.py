@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -184,3 +185,32 @@ def test_nesting_that_only_just_decodes_is_survived(name, depth, shape, piece):
     assert classify(seen, get(name)).verdict == "failure"
     seen = Seen(status=200, headers=Headers(), body=body, path="/graphql")
     assert not classify(seen, get(name)).rule.startswith("fault")
+
+
+@pytest.mark.parametrize(
+    "piece", [b"<h1>a\n", b"<title>", b"<h1 ", b"<title\n", b"</h1", b"<h1></"]
+)
+def test_a_page_of_beginnings_is_read_once(piece):
+    """Each of them could be the one whose end comes."""
+    page = b"<html>" + piece * (1 << 16)
+    began = time.process_time()
+    seen = Seen(status=502, headers=Headers([("content-type", "text/html")]), body=page)
+    assert classify(seen, get("generic")).verdict == "failure"
+    assert time.process_time() - began < 1
+
+
+def test_a_code_as_long_as_a_book_makes_no_long_message():
+    body = b'{"error": {"type": "%s", "code": ""}}' % (b"x" * 600)
+    envelope = classify(Seen(status=200, headers=Headers(), body=body), get("openai")).envelope
+    assert 0 < len(envelope.message) <= 500
+    assert envelope.message.endswith("in an answer with the status 200")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "piece", ["/model/a", "/models/a", "/openai/deployments/", "/v1/a:", "%3a"]
+)
+def test_a_path_of_beginnings_is_read_once(name, piece):
+    began = time.process_time()
+    get(name).model_of(piece * (1 << 15))
+    assert time.process_time() - began < 1

@@ -133,6 +133,13 @@ def test_the_contract_holds_whatever_was_raised(raised, sdk):
     check(recorded(raised), sdk)
 
 
+@pytest.mark.parametrize("name", ["x-should-retry", "stripe-should-retry"])
+@pytest.mark.parametrize("sdk", [None, "openai", "stripe"])
+def test_a_wish_that_the_sdk_has_heard_is_no_wish(name, sdk):
+    for status in (400, 401):
+        check(recorded({"status": status, "headers": {name: "true"}}), sdk)
+
+
 @pytest.mark.parametrize("sdk", NAMES)
 def test_members_of_a_body_may_be_of_any_kind(sdk):
     for held in (1, "x", [], [1], {}, {"x": 1}, True, None, 1e308, "0"):

@@ -21,8 +21,13 @@ from tests.field.scene import (
     open_stream,
     reload_with,
 )
-from tests.proxy.callers import call, chat
+from tests.proxy.callers import Caller, call, chat
 from tests.proxy.upstreams import Visit, says
+
+WEBSOCKET = (
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+)
 
 
 def with_rules(*rules, **more):
@@ -191,6 +196,41 @@ async def test_a_delay(start, upstream) -> None:
 
 
 @pytest.mark.parametrize(
+    "rule",
+    [{"kind": "delay"}, {"class": "validation"}, {"kind": "reset"}, {"kind": "cut"}],
+)  # fmt: skip
+async def test_the_daemons_clocks_run_while_it_waits(start, upstream, rule) -> None:
+    """As with a provider that is slow in earnest."""
+    upstream.script = says(OK)
+    running = await start(
+        {"up": base(upstream.url, timeouts={"first_byte": "50ms"})},
+        faults=with_rules({**rule, "after": "30s"}),
+    )
+    found = await ask(running)
+    assert (found.status, found.envelope["code"]) == (504, "first_byte_timeout")
+    (told,) = await injected(running)
+    assert (told["verdict"], told["decision"]) == ("failure", "timeout")
+
+
+async def test_a_connection_that_takes_too_long(start, upstream) -> None:
+    running = await start(
+        {"up": base(upstream.url, timeouts={"connect": "30ms"})},
+        faults=with_rules({"kind": "refuse", "after": "30s"}),
+    )
+    found = await ask(running)
+    assert (found.status, found.envelope["code"]) == (502, "connect_timeout")
+
+
+async def test_an_answer_that_comes_late_and_in_time(start, upstream) -> None:
+    running = await start(
+        {"up": base(upstream.url)}, faults=with_rules({"class": "validation", "after": "40ms"})
+    )
+    assert (await ask(running)).status == 400
+    (told,) = await injected(running)
+    assert told["first_seen_after"] >= 0.04
+
+
+@pytest.mark.parametrize(
     ("step", "hit"),
     [
         ({"nth": 3}, [3]),
@@ -268,9 +308,23 @@ async def test_by_header(start, upstream) -> None:
     found = await asking("class=rate_limit; retry_after=7; name=mine")
     assert (found.status, found.envelope["retry_after"]) == (429, 7)
     assert found.get("x-sidecar-fault") == "mine; rate_limit"
-    for wrong in ("", "class=odd", "clas=transient", "kind=hang; class=transient", "nth=1"):
+    for wrong in (
+        "", "class=odd", "clas=transient", "kind=hang; class=transient", "nth=1",
+        # What is said twice, and what chooses calls, would not be what was meant.
+        "class=transient; class=validation", "class=transient; nth=2", "class=transient; times=1",
+        "class=transient; share=0.5", "class=transient; provider=other", "class=transient; model=x",
+    ):  # fmt: skip
         found = await asking(wrong)
         assert (found.status, found.envelope["code"]) == (400, "bad_request"), wrong
+    found = await call(
+        running.port, CHAT, "POST", chat(), JSON,
+        ("X-Sidecar-Fault", "class=transient"), ("X-Sidecar-Fault", "class=validation"),
+    )  # fmt: skip
+    assert "stands twice" in found.envelope["message"]
+    found = await asking("clas=transient")
+    assert "clas: unknown key" in found.envelope["message"]
+    found = await asking('class=transient; message="one; two"')
+    assert found.envelope["message"] == "one; two"
     assert upstream.hits == 0
     assert (await ask(running)).status == 200
 
@@ -286,6 +340,10 @@ async def test_by_order_with_an_end(start, upstream, clocks) -> None:
     clocks.later(301)
     assert (await ask(running)).status == 200
     assert (await admin(running, "/faults")).json["rules"] == []
+    nobody = json.dumps({"rules": [{"class": "transient", "provider": "nobody"}]}).encode()
+    found = await admin(running, "/faults", "POST", nobody)
+    assert found.status == 400
+    assert "no provider is called nobody" in found.json["error"]["message"]
     assert (await admin(running, "/faults", "POST", body)).status == 200
     assert (await admin(running, "/faults", "POST", b'{"rules": []}')).status == 200
     assert (await ask(running)).status == 200
@@ -309,6 +367,47 @@ async def test_a_reload_changes_what_is_injected(start, upstream) -> None:
     assert (await ask(running)).status == 404
 
 
+async def test_a_reload_leaves_the_counts_of_other_rules(start, upstream) -> None:
+    upstream.script = says(OK)
+    running = await start(
+        {"up": base(upstream.url)},
+        faults=with_rules({"class": "validation", "nth": 2}, {"class": "permanent", "nth": 50}),
+    )
+    assert [(await ask(running, n=n)).status for n in range(3)] == [200, 400, 200]
+    assert not (await reload_with(running, "nth: 50", "nth: 51")).problems
+    assert [(await ask(running, n=n)).status for n in range(3)] == [200, 200, 200]
+    shown = (await admin(running, "/faults")).json["rules"]
+    assert [(rule["matched"], rule["injected"]) for rule in shown] == [(6, 1), (3, 0)]
+
+
+async def test_a_rule_that_is_spent_goes_on_counting(start, upstream) -> None:
+    upstream.script = says(OK)
+    running = await start(
+        {"up": base(upstream.url)}, faults=with_rules({"class": "validation", "times": 1})
+    )
+    for n in range(4):
+        await ask(running, n=n)
+    (rule,) = (await admin(running, "/faults")).json["rules"]
+    assert (rule["matched"], rule["injected"]) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [
+        (b"HEAD /up/v1/models HTTP/1.1", b"HTTP/1.1 429 Too Many Requests"),
+        (b"GET /up/v1/models HTTP/1.0", b"HTTP/1.1 429 Too Many Requests"),
+        (b"GET /up/v1/realtime HTTP/1.1\r\n" + WEBSOCKET, b"HTTP/1.1 429 Too Many Requests"),
+    ],
+)  # fmt: skip
+async def test_whatever_is_asked(start, upstream, head, line) -> None:
+    running = await start({"up": base(upstream.url)}, faults=with_rules({"class": "rate_limit"}))
+    caller = await Caller.connect(running.port)
+    await caller.send(head, b"\r\nHost: 127.0.0.1\r\n\r\n")
+    assert (await caller.head())[0] == line
+    (told,) = await injected(running)
+    assert (told["status"], told["envelope"]["class"]) == (429, "rate_limit")
+
+
 async def test_a_caller_who_leaves_while_it_hangs(start, upstream) -> None:
     running = await start({"up": base(upstream.url)}, faults=with_rules({"kind": "hang"}))
     caller = await open_stream(running.port)
@@ -329,8 +428,12 @@ async def test_a_caller_who_leaves_while_it_hangs(start, upstream) -> None:
         ({"kind": "hang", "class": "transient"}, "tells no class"),
         ({"class": "transient", "nth": 1, "every": 2}, "two ways"),
         ({"kind": "delay"}, 'add "after"'),
+        ({"kind": "hang", "after": "1s"}, "hang sends nothing"),
         ({"class": "transient", "events": 3}, "cut and error_event only"),
         ({"kind": "reset", "status": 500}, "no effect"),
+        ({"kind": "fake_200", "status": 500}, "fake_200 has its own"),
+        ({"kind": "error_event", "status": 500}, "error_event has its own"),
+        ({"class": "rate_limit", "status": 304}, "has no body"),
         ({"class": "transient", "share": 1.5}, "at most 1"),
         ({"kind": "cutt"}, 'did you mean "cut"'),
     ],

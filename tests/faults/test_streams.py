@@ -90,7 +90,7 @@ async def test_compressed_events_are_counted(start, upstream, coding, kind, toge
     assert DONE not in text
     told = await the_record(running)
     if kind == "error_event":
-        assert text.endswith(b'"code":"server_error"}}\n\n')
+        assert text.endswith(b'"type":"server_error","param":null,"code":null}}\n\n')
         assert told["envelope"]["code"] == "server_error"
     else:
         assert not whole
@@ -190,6 +190,48 @@ async def test_whatever_events_are_written_in(
     if kind == "error_event":
         assert told["envelope"]["class"] == "transient"
         assert told["envelope"]["code"] != "stream_truncated"
+
+
+def framed(flag: int, payload: bytes) -> bytes:
+    return bytes((flag,)) + len(payload).to_bytes(4, "big") + payload
+
+
+TRAILERS = b"grpc-status: 8\r\ngrpc-message: Slowly, please.\r\ngrpc-retry-pushback-ms: 3000\r\n"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "last"),
+    [
+        ("application/grpc-web+proto", TRAILERS),
+        ("application/connect+json",
+         b'{"error":{"code":"resource_exhausted","message":"Slowly, please."}}'),
+    ],
+)  # fmt: skip
+async def test_a_body_of_frames_ends_with_its_last_frame(start, upstream, media_type, last) -> None:
+    flag = 0x80 if "grpc" in media_type else 2
+    parts = [framed(0, b"w%d" % n) for n in range(5)]
+    upstream.script = sends(head_of(media_type), *parts, framed(flag, b"grpc-status: 0\r\n"))
+    rule = {"kind": "error_event", "events": 2, "class": "rate_limit", "retry_after": "3s",
+            "message": "Slowly, please."}  # fmt: skip
+    running = await start({"up": base(upstream.url, "grpc-web")}, faults={"rules": [rule]})
+    _, text, whole = await received(running, "/up/s.S/M")
+    assert whole
+    assert text == b"".join(parts[:2]) + framed(flag, last)
+    told = await the_record(running)
+    assert (told["envelope"]["class"], told["verdict"]) == ("rate_limit", "throttle")
+
+
+async def test_an_event_in_words_of_ones_own(start, upstream) -> None:
+    upstream.script = sends(STREAM_HEAD, *WORDS, DONE)
+    rule = {"kind": "error_event", "events": 2, "class": "transient", "code": "strange",
+            "message": "My words."}  # fmt: skip
+    running = await start({"up": base(upstream.url)}, faults={"rules": [rule]})
+    _, text, _ = await received(running)
+    assert text.endswith(
+        b'{"error":{"message":"My words.","type":"server_error","param":null,"code":"strange"}}\n\n'
+    )
+    told = await the_record(running)
+    assert (told["envelope"]["code"], told["envelope"]["message"]) == ("strange", "My words.")
 
 
 async def test_evidence_is_the_break_and_not_the_good_events_before(start, upstream) -> None:

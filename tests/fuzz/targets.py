@@ -62,8 +62,8 @@ from sidecar.proxy import headers as header_lines
 from sidecar.proxy import replies
 from sidecar.proxy import target as targets_of
 from sidecar.proxy.events import EventTail, FrameTail, Scanner
-from sidecar.proxy.exchange import HeadGuard
 from sidecar.proxy.failures import Refused
+from sidecar.proxy.head_guard import HeadGuard
 from sidecar.proxy.hints import hint_of, nothing_left
 from sidecar.proxy.limit_key import limit_key
 from sidecar.proxy.runtime import Runtime, breakers_of

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from sidecar import clock
+from sidecar.breaker.bulkhead import Bulkhead
 from sidecar.breaker.gating import GateState
+from sidecar.proxy.places import wait_for_place
 from tests.cases import all_cases, classify_case
 
 from .callers import Caller, call, chat, request
@@ -282,8 +284,9 @@ async def test_a_breaker_that_opens_meanwhile_refuses_the_held(start, upstream) 
     assert upstream.hits == 1
 
 
-async def test_c_a_slot_that_a_refusal_leaves_unused_is_the_next_ones(start, upstream) -> None:
-    """At one call in twenty seconds: what gets the slot is refused for another reason."""
+@pytest.mark.parametrize("leaves", [False, True], ids=["it is refused", "it leaves"])
+async def test_c_a_slot_that_was_not_used_is_the_next_ones(start, upstream, leaves) -> None:
+    """At one call in twenty seconds: what gets the slot finds no place at the provider."""
     upstream.script = says(throttle(0.001))
     section = {
         "upstream": upstream.url,
@@ -304,12 +307,111 @@ async def test_c_a_slot_that_a_refusal_leaves_unused_is_the_next_ones(start, ups
     other = asyncio.create_task(ask(running, "gpt-y"))
     while upstream.hits < 2:
         await asyncio.sleep(0.01)
-    found = await ask(running)
-    assert decision(found) == "bulkhead"
+    if leaves:
+        caller = await Caller.connect(running.port)
+        await caller.send(request(CHAT, "POST", chat(), JSON, KEY))
+        bulkhead = running.daemon.plane.runtimes["up"].bulkhead
+        while not bulkhead.waiting:
+            await asyncio.sleep(0.01)
+        await caller.closed()
+        while bulkhead.waiting:
+            await asyncio.sleep(0.01)
+    else:
+        assert decision(await ask(running)) == "bulkhead"
     ended.set()
     assert (await other).status == 200
     upstream.script = says(OK)
     assert (await ask(running)).status == 200
+
+
+async def test_the_wait_for_a_slot_and_that_for_a_place_share_one_max_wait(
+    start, upstream, monkeypatch
+) -> None:
+    seconds: list[float] = []
+
+    async def waits(bulkhead: Bulkhead, most: float) -> None:
+        seconds.append(most)
+        await wait_for_place(bulkhead, most)
+
+    monkeypatch.setattr("sidecar.proxy.call.wait_for_place", waits)
+    upstream.script = says(throttle(0.3))
+    section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
+    running = await start({"up": {**section, "shedding": {"max_wait": "500ms"}}})
+    await ask(running)
+    ended = asyncio.Event()
+
+    async def hang(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(OK)
+
+    upstream.script = hang
+    other = asyncio.create_task(ask(running, "gpt-y"))
+    while upstream.hits < 2:
+        await asyncio.sleep(0.01)
+    assert decision(await ask(running)) == "bulkhead"
+    assert 0 <= seconds[0] < 0.5
+    ended.set()
+    assert (await other).status == 200
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"), [(throttle(20), (429, "shed")), (SPENT, (402, "quota"))]
+)
+async def test_what_is_said_while_calls_wait_for_a_place_concerns_them(
+    start, upstream, said, refused
+) -> None:
+    ended = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(said if visit.number == 1 else OK)
+
+    upstream.script = script
+    section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
+    running = await start({"up": {**section, "shedding": {"max_wait": "20s"}}})
+    first = asyncio.create_task(ask(running))
+    while not upstream.hits:
+        await asyncio.sleep(0.01)
+    bulkhead = running.daemon.plane.runtimes["up"].bulkhead
+    others = [asyncio.create_task(ask(running, n=n)) for n in range(5)]
+    stranger = asyncio.create_task(ask(running, "gpt-x", OTHER_KEY))
+    while bulkhead.waiting < 6:
+        await asyncio.sleep(0.01)
+    ended.set()
+    assert decision(await first) == "forwarded"
+    found = await asyncio.gather(*others)
+    assert {(one.status, decision(one)) for one in found} == {refused}
+    assert (await stranger).status == 200
+    assert (upstream.hits, bulkhead.held) == (2, 0)
+
+
+async def test_one_asks_about_a_spent_budget_also_if_it_waits_for_a_place(
+    start, upstream, ahead
+) -> None:
+    upstream.script = says(SPENT)
+    section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
+    running = await start({"up": {**section, "shedding": {"max_wait": "20s"}}})
+    await ask(running)
+    ended = asyncio.Event()
+
+    async def hang(visit: Visit) -> None:
+        await visit.read_body()
+        await ended.wait()
+        await visit.send(OK)
+
+    upstream.script = hang
+    other = asyncio.create_task(ask(running, "gpt-y"))
+    while upstream.hits < 2:
+        await asyncio.sleep(0.01)
+    ahead.later(61)
+    asks = asyncio.create_task(ask(running))
+    while not running.daemon.plane.runtimes["up"].bulkhead.waiting:
+        await asyncio.sleep(0.01)
+    ended.set()
+    assert (await other).status == (await asks).status == 200
+    assert (await ask(running)).status == 200, "the budget is there again"
 
 
 # -- hints ----------------------------------------------------------------------------------
@@ -700,6 +802,17 @@ async def test_preempt_waits_for_the_reset(start, upstream, preempt) -> None:
         assert (shown["hint"], shown["hint_source"]) == (20, "x-ratelimit-reset-requests")
         assert 19 < found.envelope["retry_after"] <= 21
     assert upstream.hits == (1 if preempt else 2)
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_preempt_heeds_what_an_error_says_too(start, upstream, status) -> None:
+    left = ((b"x-ratelimit-remaining-requests", b"0"), (b"x-ratelimit-reset-requests", b"20s"))
+    upstream.script = says(error(status, "x", *left))
+    running = await start(
+        {"up": {"upstream": upstream.url, "dialect": "openai", "shedding": {"preempt": True}}}
+    )
+    assert decision(await ask(running)) == "forwarded"
+    assert decision(await ask(running)) == "shed"
 
 
 async def test_preempt_needs_a_reset_and_nothing_that_remains(start, upstream) -> None:

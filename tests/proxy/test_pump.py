@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sidecar import clock
 from sidecar.breaker.gating import GateSettings, Hint, Shed
+from sidecar.breaker.pace import Pace
 from sidecar.breaker.shedding import Gate, Ticket
 from sidecar.daemon import GC_THRESHOLD
 from sidecar.proxy.pump import BATCH, Pump, allowance
@@ -25,6 +26,12 @@ from .virtual import run
 
 def raise_it(error: Exception) -> None:
     raise AssertionError(error)
+
+
+class Steady(Pace):
+    """A rate that stays as it is."""
+
+    def tick(self, _accepted: float, _now: float) -> None: ...
 
 
 class Scene:
@@ -46,7 +53,7 @@ class Scene:
         self.gate.throttled(now, now, hint)
 
     def pace(self, rate: float) -> None:
-        """Sheds at a rate that stays: it is the floor."""
+        """Sheds at a rate that stays."""
         self.gate.configure(
             GateSettings(
                 min_rate=rate,
@@ -58,6 +65,7 @@ class Scene:
             clock.monotonic(),
         )
         self.throttle(0)
+        self.gate._pace = Steady(0.0, rate, clock.monotonic())
 
     async def call(self) -> str:
         try:

@@ -164,6 +164,62 @@ async def test_never_earlier_than_the_upstream_asked(start, upstream) -> None:
     assert times[1] - times[0] >= 0.2
 
 
+@pytest.mark.parametrize("in_the_pause", [False, True])
+async def test_never_while_the_upstream_throttles_the_key(start, upstream, in_the_pause) -> None:
+    """Another call was told to wait half a minute: what failed before is not sent again meanwhile."""
+    throttled = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if visit.number == 2:
+            body = b'{"error": {"message": "slow", "code": "rate_limit_exceeded"}}'
+            await visit.send(answer(429, body, (b"Retry-After", b"30")))
+            throttled.set()
+            return
+        if not in_the_pause:
+            await throttled.wait()
+        await visit.send(answer(503, b"{}", (b"Retry-After-Ms", b"500")))
+
+    upstream.script = script
+    running = await start({"up": section(upstream.url)})
+    accept = ("Accept", "application/vnd.error-envelope+json")
+    first = asyncio.create_task(call(running.port, "/up/v1/x", "GET", None, accept))
+    budget = running.daemon.plane.runtimes["up"].retry_budget
+    async with asyncio.timeout(20):
+        while not (budget._repeated if in_the_pause else upstream.hits):
+            await asyncio.sleep(0.005)
+    assert (await call(running.port)).status == 429
+    found = await first
+    assert upstream.hits == 2
+    if in_the_pause:
+        assert (found.status, found.get("x-sidecar-decision")) == (429, "shed")
+        assert 28 < found.json["retry_after"] < 32
+        assert [one["code"] for one in found.json["raw"]["attempts"]] == ["503", "shed"]
+    else:
+        assert (found.status, found.get("x-sidecar-decision")) == (503, "forwarded")
+
+
+async def test_who_leaves_between_two_attempts_had_its_slot(start, upstream) -> None:
+    throttled = answer(
+        429,
+        b'{"error": {"message": "m", "code": "rate_limit_exceeded"}}',
+        (b"Retry-After-Ms", b"50"),
+    )
+    upstream.script = in_turn(throttled, answer(503, b"{}", (b"Retry-After-Ms", b"1000")))
+    running = await start({"up": section(upstream.url)})
+    await call(running.port)
+    caller = await Caller.connect(running.port)
+    await caller.send(request())
+    budget = running.daemon.plane.runtimes["up"].retry_budget
+    async with asyncio.timeout(20):
+        while budget._repeated < 1:
+            await asyncio.sleep(0.005)
+        await caller.closed()
+        while running.daemon.plane.active:
+            await asyncio.sleep(0.005)
+    (limit,) = running.daemon.registry.gates("up").limits.values()
+    assert not limit.gate.spare
+
+
 async def test_under_a_budget(start, upstream) -> None:
     upstream.script = in_turn(BOOM)
     breaker = {"consecutive_failures": 0, "failure_ratio": 1, "minimum_calls": 1000}

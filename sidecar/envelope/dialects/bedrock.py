@@ -38,7 +38,7 @@ _ACTIONS = (
 # Where answers are streamed as frames, by the runtime and by the agents.
 _FRAMED = ("/model/", "/agents/", "/flows/", "/knowledgebases/", "/retrieveAndGenerateStream",
            "/optimize-prompt")  # fmt: skip
-_MODEL = re.compile(r"/model/(.+)/(?:converse|invoke|count-tokens)[a-z-]*$")
+_ACTION = re.compile(r"(?:converse|invoke|count-tokens)[a-z-]*")
 
 _MODEL_FAILED = words("ModelErrorException ModelStreamErrorException")
 
@@ -143,8 +143,9 @@ class Bedrock(AWS):
 
     def model_of(self, path: str) -> str | None:
         """The model, profile or ARN of `/model/{id}/converse` and its like."""
-        found = _MODEL.search(path.partition("?")[0].rstrip("/"))
-        return model_in_path(found.group(1)) if found else None
+        before, _, action = path.partition("?")[0].rstrip("/").rpartition("/")
+        model = before.partition("/model/")[2]
+        return model_in_path(model) if model and _ACTION.fullmatch(action) else None
 
     def is_model_route(self, method: str, path: str) -> bool:
         """A call of a model, or a route of Anthropic's or OpenAI's."""

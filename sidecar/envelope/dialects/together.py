@@ -33,6 +33,12 @@ TOGETHER_RULES = (
         class_=RATE_LIMIT,
     ),
     Rule(
+        name="the limit of a model is reached",
+        why="some models have a limit below that of the account",
+        codes=words("model_rate_limit"),
+        class_=RATE_LIMIT,
+    ),
+    Rule(
         name="the context is too long",
         why="403 is documented for it, and only the text tells",
         statuses=SIZE_STATUSES | statuses(403),

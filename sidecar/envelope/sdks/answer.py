@@ -53,6 +53,8 @@ class Answer:
         if not facts.tell:
             return cls(facts, family, dialect, _said(facts, seen), _NO_ANSWER)
         dialect = dialect.for_answer(seen)
+        # Whoever answered may word the wish otherwise than whoever was asked.
+        seen = msgspec.structs.replace(seen, headers=_headers(facts, dialect.should_retry_headers))
         evidence = _completed(_evidence(seen, dialect), facts)
         return cls(facts, family, dialect, *http.decide(evidence, dialect))
 
