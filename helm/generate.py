@@ -132,7 +132,19 @@ _PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 _ANY: Schema = {"type": "object"}
 _ANYTHING: Schema = {"type": "array", "items": _ANY}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-_LABELS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_KEY = r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
+_ANNOTATIONS: Schema = {
+    "type": "object",
+    "propertyNames": {"pattern": _KEY},
+    "additionalProperties": {"type": "string"},
+}
+_LABELS: Schema = {
+    **_ANNOTATIONS,
+    "additionalProperties": {
+        "type": "string",
+        "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$",
+    },
+}
 _SECRET_NAME: Schema = {
     "type": "string",
     "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
@@ -256,7 +268,7 @@ _WORKLOAD = _closed(
         "serviceAccountName": _NAME_OR_NONE,
         "terminationGracePeriodSeconds": _COUNT,
         "podLabels": _LABELS,
-        "podAnnotations": _LABELS,
+        "podAnnotations": _ANNOTATIONS,
         "podSecurityContext": _ANY,
         "initContainers": _ANYTHING,
         "volumes": _ANYTHING,

@@ -288,6 +288,7 @@ class Entry(Shape, frozen=True, kw_only=True):
     duration: Seconds
     verdict: Verdict | None
     rule: str | None
+    fault: str | None
     envelope: Envelope
     number: Count | msgspec.UnsetType = msgspec.UNSET
 

@@ -122,5 +122,6 @@ def _entry(failure: Failure, *, raw: bool) -> dict[str, Any]:
         "duration": round(call.duration, 6),
         "verdict": None if call.verdict is None else call.verdict.value,
         "rule": call.rule or None,
+        "fault": call.fault,
         "envelope": msgspec.to_builtins(envelope) if raw else {**envelope.for_model(), "raw": None},
     }

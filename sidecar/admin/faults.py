@@ -34,9 +34,9 @@ class FaultsView(Protocol):
         """What is done to calls on purpose."""
 
 
-def shown(daemon: FaultsView) -> web.StreamResponse:
-    """The rules in force, and the last injections."""
-    return json_answer(daemon.faults.document(clock.monotonic()))
+def shown(daemon: FaultsView, *, record: bool = True) -> web.StreamResponse:
+    """The rules in force, and the last injections unless only the rules are asked for."""
+    return json_answer(daemon.faults.document(clock.monotonic(), record=record))
 
 
 def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:

@@ -192,6 +192,13 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/faults",
         about="The faults that are injected, and the last injections.",
         access=Access.READ,
+        query=(
+            Parameter(
+                name="rules",
+                about="Given, with whatever value: the rules alone; the record is left empty.",
+                schema={"type": "string"},
+            ),
+        ),
         answers={200: Answer(about="The rules and the record.", shape="Faults")},
     ),
     Operation(

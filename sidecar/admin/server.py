@@ -274,9 +274,9 @@ class AdminPlane:
         )
 
     async def _faults(
-        self, _request: web.BaseRequest, _parts: Mapping[str, str]
+        self, request: web.BaseRequest, _parts: Mapping[str, str]
     ) -> web.StreamResponse:
-        return faults.shown(self._daemon)
+        return faults.shown(self._daemon, record="rules" not in request.query)
 
     async def _add_faults(
         self, request: web.BaseRequest, _parts: Mapping[str, str]

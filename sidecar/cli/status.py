@@ -93,6 +93,7 @@ def _ask(admin: AdminClient) -> Known:
         config=_optional(admin, "/config"),
         errors=tuple(_optional(admin, "/v1/failures?by=class,code&minutes").get("groups", ())),
         failures=tuple(_optional(admin, "/v1/failures?after=0").get("failures", ())),
+        faults=tuple(_optional(admin, "/faults?rules").get("rules", ())),
     )
 
 

@@ -28,7 +28,7 @@ def plain(known: Known, now: float) -> Iterator[str]:
 def _lines(known: Known, now: float) -> Iterator[str]:
     status = known.status
     yield say.headline(status, now)
-    for notice in say.notices(status):
+    for notice in say.notices(known):
         yield f"notice {notice}"
     for name, provider in status.get("providers", {}).items():
         yield _joined(

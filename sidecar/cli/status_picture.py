@@ -46,7 +46,7 @@ def render(known: Known, now: float) -> Group:
     """
     status = known.status
     parts: list[RenderableType] = [_text(say.headline(status, now))]
-    parts += [_text(notice, "bold red") for notice in say.notices(status)]
+    parts += [_text(notice, "bold red") for notice in say.notices(known)]
     parts += [Text(), _breakers(known, now)]
     for title, drawn in (
         ("Shed and spent", _restrictions(status, now)),

@@ -32,12 +32,14 @@ class Known(NamedTuple):
         config: that of `GET /config`; empty if it was refused.
         errors: the groups of the last hour's failures.
         failures: the last failures, the last one first.
+        faults: the rules by which faults are injected on purpose.
     """
 
     status: Document
     config: Document = MappingProxyType({})
     errors: tuple[Document, ...] = ()
     failures: tuple[Document, ...] = ()
+    faults: tuple[Document, ...] = ()
 
     def settings(self, name: str) -> Document:
         """The breaker's settings of a provider or dependency."""
@@ -181,14 +183,21 @@ def reclassified(status: Document) -> Iterator[tuple[str, str]]:
             yield name, f"{total} in a false dress, the last: {sentence}"
 
 
-def notices(status: Document) -> Iterator[str]:
+def notices(known: Known) -> Iterator[str]:
     """What everybody should know first."""
+    status = known.status
     network = status.get("network", "up")
     if network != "up":
         yield f"the network of this machine is {network}: no upstream is blamed"
     error = status.get("config", {}).get("error")
     if error:
         yield f"the last reload was refused: {line(error)}"
+    if known.faults:
+        told = "; ".join(
+            f"{rule.get('rule')} ({rule.get('fault')}), {plural(rule.get('injected'), 'time')}"
+            for rule in known.faults
+        )
+        yield f"faults are injected into calls on purpose: {line(told)}"
 
 
 def headline(status: Document, now: float) -> str:
@@ -208,10 +217,11 @@ def failure(entry: Document) -> tuple[str, str, str, str, str]:
     """One failure: when, where, what, its message, its correlation id."""
     envelope = entry.get("envelope") or {}
     at = epoch(entry.get("at"))
+    injected = " (injected)" if entry.get("fault") else ""
     return (
         "" if at is None else clock_time(at),
         line(entry.get("key") or entry.get("provider") or "-"),
-        line(f"{envelope.get('class')} {envelope.get('code')}"),
+        line(f"{envelope.get('class')} {envelope.get('code')}{injected}"),
         line(envelope.get("message") or ""),
         line(envelope.get("correlation_id") or ""),
     )

@@ -88,6 +88,7 @@ class StreamInflater:
         """
         self._coding = encoding.strip().lower()
         self._engine: Any = None
+        self._is_padding = False
         self._unread = b""
         if self._coding in ("gzip", "x-gzip"):
             self._engine = zlib.decompressobj(_GZIP)
@@ -132,8 +133,10 @@ class StreamInflater:
         text = b""
         for _ in range(_MEMBERS):
             if self._engine.eof:
-                if not (chunk.startswith(b"\x1f") and self._coding.endswith("gzip")):
-                    # Behind the last member some servers leave padding.
+                own = chunk.startswith(b"\x1f") and self._coding.endswith("gzip")
+                if self._is_padding or not own:
+                    # Behind the last member some servers leave padding, in which anything may be.
+                    self._is_padding = True
                     return text, False
                 self._engine = zlib.decompressobj(_GZIP)
             text += self._engine.decompress(chunk, limit - len(text))

@@ -140,10 +140,10 @@ _SHORT_WORDS = re.compile(
     r"(?:[^A-Za-z0-9%;]*+(?:[A-Za-z]{1,23}+|[A-Za-z0-9]{1,11}+)(?![A-Za-z0-9]))*+[^A-Za-z0-9%;]*+"
 )
 _HOOKS = frozenset(
-    {"hook", "hooks", "incomingwebhook", "services", "triggers", "webhook", "webhookb2",
-     "webhooks", "workflows"}
+    {"hook", "hooks", "services", "triggers", "workflows"}
 )  # fmt: skip
-"""Path segments whose followers are the credential of an incoming webhook."""
+"""Path segments whose followers are the credential of an incoming webhook, beside those that speak
+of a webhook themselves."""
 
 _NAMES_IN_PATHS = frozenset(
     {"token", "access-token", "access_token", "apikey", "api-key", "api_key", "secret"}
@@ -436,7 +436,7 @@ def path_segments(path: str) -> Iterator[tuple[str, bool]]:
             text = unquote(segment) if "%" in segment else segment
             yield segment, looks_secret(text) or ((after_hook or named) and _is_opaque(text))
         lower = segment.lower()
-        after_hook = after_hook or lower in _HOOKS
+        after_hook = after_hook or lower in _HOOKS or "webhook" in lower
         named = lower in _NAMES_IN_PATHS
 
 

@@ -331,8 +331,13 @@ class Faults:
         self.record.append(told)
         return Fault(plan.rule, plan.name, told, now)
 
-    def document(self, now: float) -> dict[str, Any]:
-        """What `GET /faults` shows."""
+    def document(self, now: float, *, record: bool = True) -> dict[str, Any]:
+        """What `GET /faults` shows.
+
+        Args:
+            now: monotonic seconds.
+            record: with the last injections, not the rules alone.
+        """
         added = self._added if now < self._until else []
         return {
             "allowed": self.allowed,
@@ -349,7 +354,7 @@ class Faults:
                 for plan in (*added, *self._plans)
             ],
             "injected": self._total,
-            "record": msgspec.to_builtins(list(self.record)),
+            "record": msgspec.to_builtins(list(self.record)) if record else [],
         }
 
 

@@ -129,7 +129,8 @@ class Judge:
         self.status = message.code
         self.headers = Headers.from_raw(message.raw_headers)
         self.content_type = self.headers.get("content-type")
-        self.off = call.admission is not None and call.admission.mode is Mode.OFF
+        admission = call.entry.admission if call.entry else None
+        self.off = admission is not None and admission.mode is Mode.OFF
         self.framing = framing_of(message, head_only=call.incoming.method == "HEAD")
         self.copy = BoundedCopy(runtime.config.limits.classify_body)
         self.ended_well = False

@@ -18,13 +18,14 @@ from sidecar import clock
 from sidecar.breaker.model import Mode, State
 from sidecar.breaker.retries import RetryBudget, pause
 from sidecar.envelope.model import Classified, Envelope, ErrorClass, Source
+from sidecar.proxy import own_answers
 from sidecar.proxy.failures import UpstreamFailed
 from sidecar.telemetry.observer import AttemptFinished
 
 if TYPE_CHECKING:
     from sidecar.breaker.admission import Admission
     from sidecar.proxy.call import Call
-    from sidecar.proxy.runtime import Runtime
+    from sidecar.proxy.entry import Entry
 
 KEPT = 1024 * 1024
 """Bytes of a request that are kept to be sent again; a larger one is sent once."""
@@ -49,7 +50,7 @@ class Repeats:
 
     Args:
         call: to be repeated; what is read of its body is kept from here on.
-        runtime: the provider.
+        entry: who let it in.
         budget: of the provider.
         admission: the breaker's leave.
 
@@ -65,6 +66,7 @@ class Repeats:
         "_budget",
         "_call",
         "_counted",
+        "_entry",
         "_number",
         "_paused",
         "_runtime",
@@ -72,17 +74,16 @@ class Repeats:
         "over",
     )
 
-    def __init__(
-        self, call: Call, runtime: Runtime, budget: RetryBudget, admission: Admission
-    ) -> None:
+    def __init__(self, call: Call, entry: Entry, budget: RetryBudget, admission: Admission) -> None:
         self._admission = admission
         self._began = self._began_wall = 0.0
         self._budget = budget
         self._call = call
         self._counted = False
+        self._entry = entry
         self._number = 0
         self._paused = 0.0
-        self._runtime = runtime
+        self._runtime = entry.runtime
         self.attempts: list[dict[str, Any]] = []
         self.over = False
         call.incoming.keep(KEPT)
@@ -117,7 +118,7 @@ class Repeats:
                 failed = failure
                 if call.is_evidence:
                     failed = call.plane.watch.judge(self._runtime, failure)
-                envelope = call.envelope_of(failed)
+                envelope = own_answers.envelope_of(call, failed)
                 found = self._next(envelope)
                 if found is None:
                     raise failed from None
@@ -126,7 +127,7 @@ class Repeats:
                 return
             await call.forget_attempt(envelope)
             await asyncio.sleep(wait)
-            call.check_again()
+            self._entry.check_again()
 
     def reconsider(self, classified: Classified) -> Classified:
         """An answer is known: what is told of it, if it is the last.
@@ -166,7 +167,7 @@ class Repeats:
         wait = pause(
             len(self.attempts),
             envelope.retry_after,
-            call.patience - self._paused,
+            self._entry.patience - self._paused,
             random.random(),  # noqa: S311 - it spreads calls, it hides nothing
         )
         if wait is None or wait >= call.time_left:
@@ -187,7 +188,7 @@ class Repeats:
             and len(self.attempts) < self._runtime.config.retry.attempts
             and self._call.incoming.kept
             # Nor has one that refuses this key for its rate any room for repetitions.
-            and not self._call.is_throttled
+            and not self._entry.is_throttled
             # A probe is to say how the upstream is, and an open breaker that it should rest.
             and self._admission.state is State.CLOSED
         )
@@ -216,9 +217,10 @@ class Repeats:
         )
 
 
-def repeats_of(call: Call, runtime: Runtime) -> Repeats | None:
-    """What repeats a call; None where nothing does."""
-    budget, admission = runtime.retry_budget, call.admission
+def repeats_of(call: Call, entry: Entry) -> Repeats | None:
+    """What repeats a call that was let in; None where nothing does."""
+    runtime, admission = entry.runtime, entry.admission
+    budget = runtime.retry_budget
     if budget is None or admission is None or admission.mode is Mode.OFF:
         return None
     retry, incoming = runtime.config.retry, call.incoming
@@ -227,5 +229,5 @@ def repeats_of(call: Call, runtime: Runtime) -> Repeats | None:
         or not retry.require_idempotency_key
         or incoming.header(b"idempotency-key") is not None
     ):
-        return Repeats(call, runtime, budget, admission)
+        return Repeats(call, entry, budget, admission)
     return None

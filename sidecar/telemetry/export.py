@@ -87,9 +87,9 @@ class Export:
     def _prepare_metrics(self, chosen: settings.Settings, endpoint: settings.Endpoint) -> None:
         from sidecar.telemetry.otlp.points import Meter  # noqa: PLC0415
 
-        self._meter = Meter(chosen.resource, int(clock.wall() * 1e9))
         # A reading that waits is out of date once the next one is there.
         self._lane(endpoint, _first, most=1, batch=1, weigh=_points)
+        self._meter = Meter(chosen.resource, int(clock.wall() * 1e9))
 
     def _prepare_logs(self, chosen: settings.Settings, endpoint: settings.Endpoint) -> None:
         from sidecar.telemetry.otlp import records  # noqa: PLC0415
@@ -157,19 +157,19 @@ class Export:
         assert self._settings is not None
         while True:
             await asyncio.sleep(self._settings.interval)
-            try:
-                await self._read()
-            except Exception as error:  # noqa: BLE001 - the next reading may be a better one
-                if self._observer is not None:
-                    self._observer.emit(Fault(at=clock.wall(), where="telemetry", error=error))
+            await self._read()
 
     async def _read(self) -> None:
-        """Read everything here, in the loop; turn it into bytes elsewhere."""
+        """Read everything here, in the loop; turn it into bytes elsewhere. Never raises."""
         assert self._meter is not None
-        reading = readings.read(self._source, clock.monotonic())
-        now = int(clock.wall() * 1e9)
-        made = await asyncio.to_thread(self._meter.encode, reading, now)
-        self._batches["metrics"].put(made)
+        try:
+            reading = readings.read(self._source, clock.monotonic())
+            now = int(clock.wall() * 1e9)
+            made = await asyncio.to_thread(self._meter.encode, reading, now)
+            self._batches["metrics"].put(made)
+        except Exception as error:  # noqa: BLE001 - neither the next reading nor the exit is lost
+            if self._observer is not None:
+                self._observer.emit(Fault(at=clock.wall(), where="telemetry", error=error))
 
     async def close(self) -> None:
         """Send what is left, for a short time at most."""

@@ -230,6 +230,15 @@ def test_a_refused_reload_is_shown() -> None:
     assert "notice the network of this machine is down: no upstream is blamed" in lines(status)
 
 
+def test_what_is_injected_is_no_failure_of_anybody() -> None:
+    rule = {"rule": "third call", "fault": "rate_limit", "injected": 2}
+    failed = {**FAILURE, "fault": "third call"}
+    told = list(plain(Known(document(), failures=(failed,), faults=(rule,)), NOW))
+    said = "faults are injected into calls on purpose: third call (rate_limit), 2 times"
+    assert f"notice {said}" in told
+    assert any("permanent model_not_found (injected) workflow-7" in one for one in told)
+
+
 def test_without_a_daemon(commands: Commands) -> None:
     address = f"127.0.0.1:{free_port()}"
     for arguments in (["status"], ["status", "--json"], ["open", "openai"], ["healthcheck"]):

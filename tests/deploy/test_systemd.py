@@ -371,6 +371,8 @@ def analyze(tmp_path):
     for unit in folder.glob("*.service"):
         text = unit.read_text()
         unit.write_text(text.replace("/opt/breaker-sidecar/bin/breaker-sidecar", str(command)))
+    # The examples of drop-ins stand where they would.
+    (folder / "examples").rename(folder / "breaker-sidecar.service.d")
 
     def run(*words):
         return subprocess.run(

@@ -157,6 +157,8 @@ def test_headers():
         ("/hooks/TW92ZWhpZGRlbnRva2VuMTIz", "/hooks/[redacted]"),
         ("/Hooks/abcdefghijklmnopqrst", "/Hooks/[redacted]"),
         ("/v2/webhook/6a7b8c9d-1111-2222-3333-444455556666", "/v2/webhook/[redacted]"),
+        ("/webhook-test/6a7b8c9d-1111-2222-3333-444455556666", "/webhook-test/[redacted]"),
+        ("/incoming_webhooks/6a7b8c9d", "/incoming_webhooks/[redacted]"),
         ("/repos/o/r/hooks/12345678/deliveries", "/repos/o/r/hooks/12345678/deliveries"),
         ("/services/my-service-name/deploy", "/services/my-service-name/deploy"),
         ("/t/aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA/x", "/t/[redacted]/x"),

@@ -33,6 +33,7 @@ BODIES = {
     "gzip": ("gzip", flushed(zlib.compressobj(wbits=31), zlib.Z_SYNC_FLUSH)),
     "gzip, a member an event": ("x-gzip", b"".join(map(gzip.compress, EVENTS))),
     "gzip, padded": ("gzip", gzip.compress(TEXT) + bytes(9)),
+    "gzip, padded with another": ("gzip", gzip.compress(TEXT) + b"\0" + gzip.compress(TEXT)),
     "deflate": ("deflate", flushed(zlib.compressobj(), zlib.Z_SYNC_FLUSH)),
     "deflate, bare": ("deflate", flushed(zlib.compressobj(wbits=-15), zlib.Z_SYNC_FLUSH)),
     "br": ("br", brotli_flushed()),

@@ -26,6 +26,7 @@ from tests.field.scene import (
 )
 from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import Visit, says
+from tests.telemetry.collector import Sink, exporting
 
 FAULT = "X-Sidecar-Fault"
 KINDS = [
@@ -299,3 +300,34 @@ async def test_metrics_and_logs_tell_them_apart(start, upstream, log) -> None:
     assert injected == [("out", "transient", 1), ("out", "transient", 2), ("slow", "delay", 3)]
     assert {line["level"] for line in log.lines("call.failed")} == {"info"}
     json.dumps(injected)
+    failures = (await admin(running, "/v1/failures?after=0")).json["failures"]
+    assert [one["fault"] for one in failures] == ["out", "out"]
+    alone = (await admin(running, "/faults?rules")).json
+    assert (alone["injected"], alone["record"]) == (3, [])
+    assert [one["rule"] for one in alone["rules"]] == ["out", "slow"]
+
+
+async def test_a_span_says_that_its_fault_was_injected(
+    start, upstream, tmp_path, monkeypatch
+) -> None:
+    sink = Sink(tmp_path)
+    await sink.start()
+    try:
+        for name, value in exporting(sink.port).items():
+            monkeypatch.setenv(name, value)
+        upstream.script = says(OK)
+        running = await start(
+            {"up": base(upstream.url)},
+            faults={"rules": [{"class": "transient", "name": "out", "nth": 1}]},
+        )
+        for n in range(2):
+            await ask(running, n=n)
+
+        def servers() -> list[dict[str, Any]]:
+            return [span for span in sink.spans() if span["kind"] == "SPAN_KIND_SERVER"]
+
+        await until(lambda: len(servers()) == 2)
+        told = [span["attributes"].get("breaker_sidecar.fault") for span in servers()]
+        assert told == ["out", None]
+    finally:
+        await sink.stop()

@@ -20,7 +20,7 @@ from tests.proxy.callers import Caller, call, request
 from tests.proxy.upstreams import Visit, answer
 from tests.telemetry.collector import Sink, exporting
 
-from .scene import JSON, STREAM_HEAD, admin, base, chunk, until
+from .scene import JSON, STREAM_HEAD, admin, base, chunk, document, until
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwbGFudGVkLWp3dC0wMDAxIn0.c2lnbmF0dXJlLXBsYW50ZWQtMDAwMQ"
 PEM = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjPLANTED0018"
@@ -170,3 +170,39 @@ async def test_planted_keys_are_found_nowhere(
     # What was searched is what calls left behind, not nothing.
     assert seen["log"].count("call.failed") >= 10
     assert seen["exported"].count("envelope.message") >= count // 2
+
+
+async def test_planted_keys_are_not_stored(process, upstream) -> None:
+    """What outlives the process: budgets and waits of credentials, orders with their reasons."""
+
+    async def limit(visit: Visit) -> None:
+        await visit.read_body()
+        code, wait = [("insufficient_quota", ""), ("rate_limit_exceeded", "Retry-After: 600\r\n")][
+            upstream.hits % 2
+        ]
+        body = json.dumps({"error": {"message": "no", "code": code, "type": code}}).encode()
+        head = f"HTTP/1.1 429 No\r\nContent-Type: application/json\r\n{wait}"
+        await visit.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    upstream.script = limit
+    one = await process({"up": base(upstream.url)}, state_file="state.json")
+    secrets = [secret for secret, _ in KINDS.values()]
+    for secret, kind in KINDS.values():
+        for _ in range(2):
+            caller = await Caller.connect(one.port)
+            await caller.send(_request(kind, secret)[0])
+            await caller.answer()
+            caller.close()
+    # What a person writes is known by its looks alone.
+    order = json.dumps({"for": "1h", "reason": f"it was {KINDS['github'][0]}"}).encode()
+    assert (await admin(one, "/breakers/up%2Fm/open", "POST", order)).status == 200
+    file = one.config.with_name("state.json")
+    shown = await document(one)
+    limited = shown["providers"]["up"]
+    assert len(limited["quota"]) + len(limited["shedding"]) >= 10
+    await until(lambda: file.read_text().count('"limits":[{"credential":') == 1)
+    stored = file.read_text()
+    assert "it was" in stored
+    assert stored.count('"credential":') >= 10
+    for place, text in (("state", stored), ("status", json.dumps(shown))):
+        assert [secret for secret in secrets if secret in text] == [], place

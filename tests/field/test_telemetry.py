@@ -11,14 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from tests.proxy.callers import call, chat
 from tests.proxy.upstreams import answer, says
-from tests.telemetry.collector import Collector, Sink, attributes, exporting
+from tests.telemetry.collector import Collector, Sink, attributes, exporting, reading
 
 from .process import ROOT, Process
 from .scene import CHAT, DONE, JSON, STREAM_HEAD, admin, ask, base, chunk, delta, error, until
@@ -113,6 +115,55 @@ async def test_a_collector_gets_one_call_as_spans_log_line_and_metric(
     assert {point["asInt"] for point in zero} == {"0"}
     lasted = found.points(OWN + "upstream.duration", provider="up")[-1]
     assert (lasted["count"], lasted["explicitBounds"][-1]) == ("1", 600.0)
+
+
+async def test_opentelemetrys_own_collector_joins_the_log_with_the_trace(
+    process, upstream, sink
+) -> None:
+    """It reads the log as a file, by the configuration that ships; the spans came over OTLP."""
+    environ = {**exporting(sink.port), "OTEL_LOGS_EXPORTER": "none"}
+    running = await process({"up": base(upstream.url)}, environ=environ)
+    async with reading(running.log, ROOT / "monitoring" / "collector.yaml", sink):
+        upstream.script = says(error(503, "server_error"))
+        headers = (JSON, PARENT, ("x-correlation-id", "workflow-7"))
+        assert (await call(running.port, CHAT, "POST", chat(), *headers)).status == 503
+        await until(
+            lambda: [r for r in sink.records() if r["body"]["stringValue"] == "call.failed"]
+        )
+        await until(lambda: len(sink.spans()) >= 2)
+    (line,) = running.lines("call.failed")
+    (record,) = [r for r in sink.records() if r["body"]["stringValue"] == "call.failed"]
+    server = next(span for span in sink.spans() if span["kind"] == "SPAN_KIND_SERVER")
+    assert (record["traceId"], record["spanId"]) == (server["traceId"], server["spanId"])
+    assert (record["traceId"], record["flags"]) == (TRACE, 1)
+    assert record["severityNumber"] == "SEVERITY_NUMBER_WARN"
+    at = datetime.fromtimestamp(int(record["timeUnixNano"]) / 1e9, UTC)
+    assert at.isoformat(timespec="milliseconds").replace("+00:00", "Z") == line["time"]
+    # Everything else is an attribute, under the name that it has in the log, and nothing twice.
+    told = dict(record["attributes"])
+    del told["log.file.name"]
+    apart = ("time", "level", "event", "trace_id", "span_id", "trace_flags")
+    assert told == {name: value for name, value in line.items() if name not in apart}
+    assert told["correlation_id"] == "workflow-7"
+    # Lines without a trace came through too.
+    assert "daemon.listening" in [r["body"]["stringValue"] for r in sink.records()]
+
+
+async def test_what_a_collector_rejects_is_not_counted_as_taken(
+    start, upstream, sink, log, monkeypatch
+) -> None:
+    refused = ExportLogsServiceResponse()
+    refused.partial_success.rejected_log_records = 1
+    refused.partial_success.error_message = "too large"
+    sink.reply = refused.SerializeToString()
+    export(monkeypatch, {**exporting(sink.port), "OTEL_METRICS_EXPORTER": "none"})
+    running = await start({"up": base(upstream.url)})
+    upstream.script = says(answer(200, b"{}"))
+    assert (await call(running.port, "/up/v1/models", "GET")).status == 200
+    await until(lambda: log.lines("telemetry.failing"))
+    assert log.lines("telemetry.failing")[0]["problem"] == "rejected 1: too large"
+    text = (await admin(running, "/metrics")).body.decode()
+    assert re.search(r'telemetry_dropped_total\{signal="\w+"\} [1-9]', text)
 
 
 async def test_attempts_transitions_refusals_and_first_words_are_events(
@@ -316,8 +367,12 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
         else:
             sink.status = BAD.get(how, 200)
             sink.headers = {"Retry-After": "3600"}
+        # Whoever says 200 has taken them, whatever else it says: then none may be lost, also where
+        # the machine is too busy to send as fast as they come.
+        taken = protocol != "grpc" and how in ("drips", "floods")
+        queue = "2000" if taken else "200"
         environ = exporting(
-            port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, OTEL_BSP_MAX_QUEUE_SIZE="200"
+            port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, OTEL_BSP_MAX_QUEUE_SIZE=queue
         )
         if how == "has no name":
             environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://collector.invalid:4318"
@@ -349,11 +404,63 @@ async def test_f160_a_bad_collector_costs_no_call_and_no_exit(
         # Whatever it is that does not leave: one line a minute.
         assert len([one for one in lines if one["event"] == "telemetry.failing"]) <= 1
         lost = {one["signal"]: one["count"] for one in lines if one["event"] == "telemetry.lost"}
-        # Whoever says 200 has taken them, whatever else it says.
-        taken = protocol != "grpc" and how in ("drips", "floods")
         assert lost.get("traces", 0) == (0 if taken else 1_000)
         assert "breaker_sidecar_telemetry_dropped_total" in text
         assert not [one for one in lines if one["event"] in ("fault", "listener.failed")]
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+async def test_a_certificate_that_cannot_be_read_costs_the_export_alone(
+    process, upstream, sink, tmp_path, protocol
+) -> None:
+    environ = exporting(
+        sink.port,
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"https://127.0.0.1:{sink.port}",
+        OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
+        OTEL_EXPORTER_OTLP_CERTIFICATE=str(tmp_path / "gone.pem"),
+    )
+    running = await process({"up": base(upstream.url)}, environ=environ)
+    upstream.script = says(answer(200, b"{}"))
+    assert (await call(running.port, "/up/v1/models", "GET")).status == 200
+    running.signal(signal.SIGTERM)
+    assert await running.exit_code(10) == 0
+    told = [line["warning"] for line in running.lines("telemetry.warning")]
+    assert len(told) == 3
+    assert all("gone.pem" in one for one in told)
+    assert not running.lines("fault")
+
+
+async def test_a_certificate_that_is_none_adds_no_lines_of_a_library(
+    process, upstream, sink, tmp_path
+) -> None:
+    (tmp_path / "none.pem").write_text("none")
+    environ = exporting(
+        sink.port,
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"https://127.0.0.1:{sink.port}",
+        OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
+        OTEL_EXPORTER_OTLP_CERTIFICATE=str(tmp_path / "none.pem"),
+    )
+    running = await process({"up": base(upstream.url)}, environ=environ)
+    await until(lambda: running.lines("telemetry.failing"))
+    running.signal(signal.SIGTERM)
+    assert await running.exit_code(10) == 0
+    assert all(line.startswith("{") for line in running.log.read_text().splitlines())
+
+
+async def test_a_reading_that_fails_is_no_failure_of_the_exit(
+    start, upstream, sink, monkeypatch
+) -> None:
+    export(monkeypatch, exporting(sink.port, OTEL_METRIC_EXPORT_INTERVAL="3600000"))
+    running = await start({"up": base(upstream.url)})
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no reading")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sidecar.telemetry.export.readings.read", broken)
+        await running.daemon.close()
+    assert [fault.where for fault in running.faults] == ["telemetry"]
+    running.faults.clear()
 
 
 def test_nothing_is_loaded_without_an_endpoint() -> None:

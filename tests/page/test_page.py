@@ -213,6 +213,39 @@ def test_the_configuration_and_its_errors(begin, look, api: Api) -> None:
     expect(page.locator("#providers details")).to_have_count(2)
 
 
+def test_what_is_injected_is_told_from_what_happens(begin, look, api: Api) -> None:
+    rules = [{"name": "<i>third</i> call", "class": "rate_limit", "nth": 1}]
+    document = {"providers": {"openai": provider(api.url)}, "faults": {"rules": rules}}
+    scene = begin(document)
+    scene.call("gpt-x")
+    api.answers["gpt-dmeo"] = MISSPELT
+    scene.call("gpt-dmeo")
+    page = look(scene)
+    expect(page.locator("#notices")).to_contain_text(
+        "injected into calls on purpose: <i>third</i> call (rate_limit), 1 time so far."
+    )
+    rows = page.locator("#failures tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.locator(".tag", has_text="injected")).to_have_count(1)
+    page.get_by_label("Search").fill("injected")
+    expect(rows).to_have_count(1)
+    rows.first.get_by_role("button").click()
+    expect(page.locator("#failure dl")).to_contain_text("<i>third</i> call")
+    del document["faults"]
+    page.get_by_role("button", name="Close").click()
+    scene.write(document)
+    scene.reload()
+    expect(page.locator("#notices")).to_be_empty()
+
+
+def test_the_smallest_screen_cuts_nothing(begin, look) -> None:
+    page = look(begin(), size=(320, 640))
+    live(page)
+    wide = "[...document.querySelectorAll('#totals dt')].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+    assert page.evaluate(wide) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_dependencies_are_shown(begin, look, api: Api) -> None:
     dependencies = {"orders-db": {"source": "database", "vendor": "postgresql"}}
     scene = begin({"providers": {"openai": provider(api.url)}, "dependencies": dependencies})

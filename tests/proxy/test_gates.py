@@ -333,7 +333,7 @@ async def test_the_wait_for_a_slot_and_that_for_a_place_share_one_max_wait(
         seconds.append(most)
         await wait_for_place(bulkhead, most)
 
-    monkeypatch.setattr("sidecar.proxy.call.wait_for_place", waits)
+    monkeypatch.setattr("sidecar.proxy.entry.wait_for_place", waits)
     upstream.script = says(throttle(0.3))
     section = {"upstream": upstream.url, "dialect": "openai", "limits": {"in_flight": 1}}
     running = await start({"up": {**section, "shedding": {"max_wait": "500ms"}}})

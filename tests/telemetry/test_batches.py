@@ -156,6 +156,25 @@ async def test_what_is_refused_for_good_is_not_sent_again(counts) -> None:
     await one.close()
 
 
+async def test_what_a_collector_took_only_in_part_is_counted_so(counts, caplog) -> None:
+    caplog.set_level(logging.INFO, "sidecar")
+    one = make(Scripted(Sent(rejected=2, reason="too old"), Sent(rejected=99)), counts)
+    one.start()
+    for item in (b"a", b"b", b"c"):
+        one.put(item)
+    await settled(lambda: counts[0]["traces"] + counts[1]["traces"] == 3)
+    assert (counts[0]["traces"], counts[1]["traces"]) == (1, 2)
+    one.put(b"d")
+    await settled(lambda: counts[1]["traces"] == 3)
+    one.put(b"e")
+    await settled(lambda: counts[0]["traces"] == 2)
+    told = [
+        (record.getMessage(), vars(record)["facts"].get("problem")) for record in caplog.records
+    ]
+    assert told == [("telemetry.failing", "rejected 2: too old"), ("telemetry.recovered", None)]
+    await one.close()
+
+
 async def test_one_bad_item_does_not_end_the_export(counts) -> None:
     one = make(Scripted(), counts)
     one.start()

@@ -88,6 +88,41 @@ def test_what_cannot_be_followed_is_told_and_stops_nothing(environ: dict[str, st
     assert (chosen.queue, chosen.delay, chosen.interval) == (2048, 5.0, 60.0)
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://[::1",
+        "http://",
+        "http://c:port",
+        "http://c:99999",
+        "http://c:0",
+        "ftp://c",
+        "unix:///c",
+    ],
+)
+def test_an_endpoint_that_is_none_is_told(endpoint: str, protocol: str) -> None:
+    chosen = read(
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    )
+    assert chosen is not None
+    assert chosen.endpoints == {}
+    assert [one.rpartition(": ")[2] for one in chosen.warnings] == [
+        "no traces are exported", "no metrics are exported",
+    ]  # fmt: skip
+
+
+def test_a_bare_host_is_one_for_grpc_alone() -> None:
+    bare = {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}
+    told = read(bare)
+    assert told is not None
+    assert told.warnings
+    assert not told.endpoints
+    chosen = read({**bare, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert chosen is not None
+    assert chosen.endpoints["traces"].url == "https://collector:4318"
+
+
 @pytest.mark.parametrize("value", ["inf", "nan", "1e400", "99999999999", "0", "-5"])
 def test_a_timeout_is_always_one(value: str) -> None:
     assert 0.1 <= found(OTEL_EXPORTER_OTLP_TIMEOUT=value).endpoints["traces"].timeout <= 60

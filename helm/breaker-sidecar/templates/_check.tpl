@@ -82,6 +82,25 @@ mistake is told at once.
 {{- $errors = append $errors (printf "env: %s is a secret by its name, and values are no place for one: use `valueFrom: {secretKeyRef: …}`" .name) }}
 {{- end }}
 {{- end }}
+{{- if not $v.image.repository }}
+{{- $errors = append $errors "image.repository is empty: say where the sidecar's image is" }}
+{{- end }}
+{{- range $where, $resources := dict "resources" $v.resources "workload.agent.resources" $w.agent.resources }}
+{{- range $what, $wanted := $resources.requests }}
+{{- $most := index ($resources.limits | default dict) $what }}
+{{- if and (not (kindIs "invalid" $most)) (gt (include "breaker-sidecar.quantity" $wanted | float64) (include "breaker-sidecar.quantity" $most | float64)) }}
+{{- $errors = append $errors (printf "%s.requests.%s is %v, more than %s.limits.%s, which is %v: raise the limit, or ask for less" $where $what $wanted $where $what $most) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with ($v.resources.limits | default dict).memory }}
+{{- if lt (include "breaker-sidecar.quantity" . | float64) (include "breaker-sidecar.quantity" "64Mi" | float64) }}
+{{- $errors = append $errors (printf "resources.limits.memory is %v, and the daemon takes some 60Mi before the first call: it would be killed at once; give it 64Mi or more" .) }}
+{{- end }}
+{{- end }}
+{{- if or (and (regexMatch "^[0-9.]+$" $v.probes.host) (not (has $v.probes.host (list "0.0.0.0" "127.0.0.1")))) (and (hasPrefix "[" $v.probes.host) (not (has $v.probes.host (list "[::]" "[::1]")))) }}
+{{- $errors = append $errors (printf "probes.host is %s: nobody knows a pod's address before it runs: use 0.0.0.0, or \"[::]\" with IPv6 alone" $v.probes.host) }}
+{{- end }}
 {{- if or (hasPrefix "127." $v.probes.host) (has $v.probes.host (list "localhost" "::1" "[::1]")) }}
 {{- $errors = append $errors (printf "probes.host is %s: the kubelet dials the pod's address, and nobody would answer there: use 0.0.0.0, or \"[::]\" with IPv6 alone" $v.probes.host) }}
 {{- end }}

@@ -91,6 +91,14 @@ scope is {value, known, path}; a mapping is checked by the schema of the values.
 {{- ceil (mulf (float64 ($number | default "0")) $scale) | int64 }}
 {{- end }}
 
+{{/* A quantity of Kubernetes as a number: 64Mi, 100m, 0.5. */}}
+{{- define "breaker-sidecar.quantity" -}}
+{{- $text := ternary . (printf "%f" (float64 .)) (kindIs "string" .) }}
+{{- $number := regexFind "^[0-9.]+" $text }}
+{{- $scale := get (dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0) (trimPrefix $number $text) | default 1.0 }}
+{{- mulf (float64 $number) $scale }}
+{{- end }}
+
 {{/* Where the state file may be: a volume of the pod, which outlives the container. */}}
 {{- define "breaker-sidecar.stateFolder" -}}/var/lib/breaker-sidecar{{- end }}
 {{- define "breaker-sidecar.keepsState" -}}

@@ -32,8 +32,8 @@ function minutesWords(minutes) {
 
 // -- the last calls ------------------------------------------------------------------------
 
-function failureText({ key, provider, dependency, decision, status, envelope }) {
-  return [key, provider, dependency, decision, status, envelope.class, envelope.code, envelope.message, envelope.correlation_id].join(" ").toLowerCase();
+function failureText({ key, provider, dependency, decision, status, fault, envelope }) {
+  return [key, provider, dependency, decision, status, fault && `injected ${fault}`, envelope.class, envelope.code, envelope.message, envelope.correlation_id].join(" ").toLowerCase();
 }
 
 function statusWords({ status, upstream_status: upstream, decision }) {
@@ -48,7 +48,8 @@ function makeFailure(failure) {
   return element("tr", {},
     element("td", { class: "when" }, clock(failure.at)),
     element("td", {}, failure.key ?? failure.provider ?? "–"),
-    element("td", {}, element("span", { class: "class" }, envelope.class), " ", element("strong", {}, envelope.code), " ", element("span", { class: "facts" }, statusWords(failure))),
+    element("td", {}, element("span", { class: "class" }, envelope.class), " ", element("strong", {}, envelope.code), " ", element("span", { class: "facts" }, statusWords(failure)),
+      ...(failure.fault ? [" ", tag("injected", "odd")] : [])),
     element("td", { class: "message" }, envelope.message),
     element("td", {}, id));
 }
@@ -77,7 +78,7 @@ async function showFailure(correlationId) {
     const last = failures[failures.length - 1], { envelope } = last;
     for (const [term, value] of [
       ["what", `${envelope.class} ${envelope.code}`], ["message", envelope.message], ["where", last.key ?? last.provider],
-      ["status", statusWords(last)], ["verdict", last.verdict], ["rule", last.rule],
+      ["status", statusWords(last)], ["verdict", last.verdict], ["rule", last.rule], ["injected by", last.fault],
       ["retry", envelope.retryable ? `makes sense${envelope.retry_after === null ? "" : ` after ${span(envelope.retry_after)}`}` : "is of no use"],
       ["took", last.duration < 1 ? `${Math.round(last.duration * 1000)} ms` : `${numbers.format(last.duration)} s`],
     ]) {

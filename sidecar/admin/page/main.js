@@ -15,6 +15,7 @@ const model = {
   why: "",
   live: false, // events come
   status: null, config: null, generation: null, mayChange: false,
+  faults: null, // what is done to calls on purpose
   failures: [], after: 0, groups: [],
   changes: [], restarted: null,
 };
@@ -76,6 +77,7 @@ function drawNotices() {
   if (status && model.reached) {
     if (status.network !== "up") notices.push({ id: "network", tone: "bad", text: `The network of this machine is ${status.network}: no upstream is blamed, no breaker moves.` });
     if (status.config.error) notices.push({ id: "config", tone: "bad", text: `The last reload was refused, the configuration before it stays in force: ${status.config.error}` });
+    if (model.faults?.rules.length) notices.push({ id: "faults", tone: "odd", text: faultsWords(model.faults) });
     if (model.restarted) notices.push({ id: "restart", tone: "odd", text: `The daemon was started anew at ${clock(model.restarted)}; figures count from then.` });
   }
   keyed(byId("notices"), notices, (one) => one.id, () => element("p", { class: "notice" }), (node, one) => {
@@ -187,6 +189,7 @@ async function readConfiguration() {
   const generation = model.status.config.generation;
   model.config = await ask("/config");
   model.generation = generation;
+  errorsAt = 0; // the rules of faults may be others
   model.mayChange = model.config.admin?.mutations !== false;
   drawEffective();
 }
@@ -207,6 +210,7 @@ async function readFailures() {
   }
   if (now - errorsAt > ERRORS_EVERY) {
     model.groups = (await ask("/v1/failures?by=class,code&minutes")).groups;
+    model.faults = await ask("/faults?rules");
     errorsAt = now;
   }
 }

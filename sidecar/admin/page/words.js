@@ -82,6 +82,14 @@ function nextWords(entry, settings) {
 /** How far its decisions reach, unless they count. */
 const modeWords = ({ mode }) => (mode === "enforce" ? "" : mode === "observe" ? "observes, refuses nothing" : mode);
 
+/** What is done to calls on purpose, so that nobody looks for it at a provider. */
+function faultsWords({ rules, ends_in: left }) {
+  const told = rules.slice(0, 5).map(({ rule, fault, injected }) => `${rule} (${fault}), ${count(injected, "time")} so far`);
+  if (rules.length > told.length) told.push(`${numbers.format(rules.length - told.length)} more`);
+  const added = left === null ? "" : ` What was added for a while ends in ${span(left)}.`;
+  return `Faults are injected into calls on purpose: ${told.join("; ")}.${added}`;
+}
+
 function errorWords(error) {
   if (!error) return "";
   const what = error.code ?? error.kind;

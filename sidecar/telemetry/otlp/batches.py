@@ -115,7 +115,7 @@ class Batches:
                 except asyncio.CancelledError:
                     self._settle(batch, taken=False)
                     raise
-                self._settle(batch, taken=not done.problem)
+                self._settle(batch, taken=not done.problem, rejected=done.rejected)
                 self._failing = bool(done.problem)
         finally:
             self._settle(list(self._items), taken=False)
@@ -156,8 +156,12 @@ class Batches:
         for left in reversed(range(TRIES)):
             done = await self._sender.send(body)
             if not done.problem:
-                self._settle(batch, taken=True)
-                self._recovered()
+                self._settle(batch, taken=True, rejected=done.rejected)
+                self._failing = False
+                if done.rejected:
+                    self._tell(f"rejected {done.rejected}: {done.reason}")
+                else:
+                    self._recovered()
                 return
             self._failing = True
             if not (done.again and left):
@@ -168,12 +172,13 @@ class Batches:
         self._settle(batch, taken=False)
         self._tell(done.problem)
 
-    def _settle(self, batch: list[Any], *, taken: bool) -> None:
-        counts = self._exported if taken else self._dropped
-        counts[self._signal] += sum(map(self._weigh, batch))
+    def _settle(self, batch: list[Any], *, taken: bool, rejected: int = 0) -> None:
+        weight = sum(map(self._weigh, batch))
+        lost = min(rejected, weight) if taken else weight
+        self._exported[self._signal] += weight - lost
+        self._dropped[self._signal] += lost
 
     def _recovered(self) -> None:
-        self._failing = False
         if self._told:
             self._told = False
             logs.event("telemetry.recovered", signal=self._signal, endpoint=self._address)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import socket
 import ssl
 import threading
@@ -19,6 +20,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from sidecar import __version__
 from sidecar.telemetry.otlp.settings import Endpoint
@@ -26,6 +29,8 @@ from sidecar.telemetry.otlp.settings import Endpoint
 AGENT: Final = f"breaker-sidecar/{__version__}"
 _PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses after which OTLP asks for another try."""
+
+_LONGEST_REASON: Final = 200  # characters
 
 _PASSING_CODES: Final = frozenset(
     {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS",
@@ -40,11 +45,15 @@ class Sent(msgspec.Struct, frozen=True):
         problem: why it failed, in a few words; empty if it was taken.
         again: it may be sent once more.
         wait: seconds that the collector asks to wait.
+        rejected: how many things of a request that was taken the collector did not want.
+        reason: why not, in its own words.
     """
 
     problem: str = ""
     again: bool = False
     wait: float = 0.0
+    rejected: int = 0
+    reason: str = ""
 
 
 TAKEN: Final = Sent()
@@ -76,10 +85,7 @@ class Http:
         self._endpoint = endpoint
         self._ssl: ssl.SSLContext | bool = True
         if urlsplit(endpoint.url).scheme == "https":
-            context = ssl.create_default_context(cafile=endpoint.certificate)
-            if endpoint.client_certificate:
-                context.load_cert_chain(endpoint.client_certificate, endpoint.client_key)
-            self._ssl = context
+            self._ssl = _context(endpoint)
         self._session: aiohttp.ClientSession | None = None
 
     def _connected(self) -> aiohttp.ClientSession:
@@ -102,10 +108,10 @@ class Http:
             async with self._connected().post(
                 self._endpoint.url, data=body, headers=headers, allow_redirects=False
             ) as answer:
-                # What it says is of no use, but the connection is: bounded, then it may go.
-                await answer.content.read(64 * 1024)
+                # Read to its end the connection is of use again; a long answer is not worth that.
+                said = await answer.content.read(64 * 1024)
                 if 200 <= answer.status < 300:
-                    return TAKEN
+                    return _taken(said)
                 return Sent(
                     f"status {answer.status}",
                     again=answer.status in _PASSING,
@@ -127,6 +133,8 @@ class Grpc:
     """The same over gRPC; its library works in threads of its own and is only told and heard."""
 
     def __init__(self, endpoint: Endpoint) -> None:
+        # What its library would write to standard error is no line of the log.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         import grpc  # noqa: PLC0415 - eight megabytes for who asks for them
 
         parts = urlsplit(endpoint.url)
@@ -167,16 +175,44 @@ class Grpc:
             call.cancel()
             raise
         code = call.code().name
-        return TAKEN if code == "OK" else Sent(code.lower(), again=code in _PASSING_CODES)
+        if code == "OK":
+            return _taken(call.result())
+        return Sent(code.lower(), again=code in _PASSING_CODES)
 
     async def close(self) -> None:
         """Close the channel."""
         self._channel.close()
 
 
+def _taken(said: bytes) -> Sent:
+    """A request that was taken, as a whole or in part; the three signals' answers are alike."""
+    if not said:
+        return TAKEN
+    try:
+        partial = ExportTraceServiceResponse.FromString(said).partial_success
+    except DecodeError:
+        return TAKEN
+    if partial.rejected_spans <= 0:
+        return TAKEN
+    return Sent(rejected=partial.rejected_spans, reason=partial.error_message[:_LONGEST_REASON])
+
+
 def _resolve(done: asyncio.Future[Any], value: Any) -> None:
     if not done.done():
         done.set_result(value)
+
+
+def _context(endpoint: Endpoint) -> ssl.SSLContext:
+    """Whom to trust, and who we are. The errors of `ssl` do not say which file they are about."""
+    file = endpoint.certificate
+    try:
+        context = ssl.create_default_context(cafile=file)
+        if endpoint.client_certificate:
+            file = endpoint.client_certificate
+            context.load_cert_chain(file, endpoint.client_key)
+    except OSError as error:
+        raise OSError(f"{file}: {error.strerror or error}") from error
+    return context
 
 
 def _content(file: str | None) -> bytes | None:

@@ -91,7 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(environ: Mapping[str, str]) -> Settings | None:
-    """What is to be exported; None if nothing is.
+    """What is to be exported; None if nothing is, and nothing is to be said of it.
 
     Args:
         environ: the environment of the process.
@@ -104,7 +104,7 @@ def read(environ: Mapping[str, str]) -> Settings | None:
         found = reader.endpoint(signal)
         if found is not None:
             endpoints[signal] = found
-    if not endpoints:
+    if not endpoints and not reader.warnings:
         return None
     queue = int(reader.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1, 65_536))
     return Settings(
@@ -164,13 +164,15 @@ class _Reader:
             self.warnings.append(f"OTLP over {protocol[:40]} is not spoken: http/protobuf is used")
         grpc = protocol == "grpc"
         url = own or (common if grpc else f"{common.rstrip('/')}/v1/{signal}")
-        if urlsplit(url).scheme not in ("http", "https"):
-            if not grpc or "://" in url:
-                self.warnings.append(f"the OTLP endpoint for {signal} is no http or https URL")
-                return None
+        if grpc and "://" not in url:
             # The specification lets gRPC's endpoint be a bare host and port.
             secure = (self._of(signal, "INSECURE") or "").lower() != "true"
             url = f"{'https' if secure else 'http'}://{url}"
+        if not _is_url(url):
+            self.warnings.append(
+                f"the OTLP endpoint for {signal} is no http or https URL: no {signal} are exported"
+            )
+            return None
         return Endpoint(
             signal=signal,
             url=url,
@@ -221,6 +223,16 @@ class _Reader:
         elif kind != "always_on":
             self.warnings.append(f"OTEL_TRACES_SAMPLER {name[:40]}: not known, all are traced")
         return sampler(share, parent_decides=name.startswith("parentbased_"))
+
+
+def _is_url(url: str) -> bool:
+    """Can a request be sent there at all?"""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # Brackets without an address, or a port that is none.
+        return False
 
 
 def sampler(share: float, *, parent_decides: bool) -> Sampling:

@@ -81,8 +81,9 @@ class Spans:
                 )
 
     def _call(self, call: CallFinished, trace: CallTrace) -> None:
-        # Times on the way are monotonic; one reading of both clocks turns them into dates.
-        ahead = call.at - clock.monotonic()
+        # Times on the way are monotonic; one reading of both clocks turns them into dates. The end
+        # of the call is no such reading: the log may have been written since.
+        ahead = clock.wall() - clock.monotonic()
         end = _nanoseconds(call.at)
         error = _error_of(call)
         trace_id, span_id = bytes.fromhex(trace.trace_id), bytes.fromhex(trace.span_id)
@@ -124,6 +125,8 @@ class Spans:
         )
         events = _events(call, trace, ahead)
         attributes = [] if call.envelope is None else _envelope(call, call.envelope)
+        if call.fault is not None:
+            attributes.append(fresh(f"{NAMESPACE}.fault", clean(call.fault)))
         if events or attributes:
             span += Span(events=events, attributes=attributes).SerializeToString()
         self._put(span)
