@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from http import HTTPMethod
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -26,6 +27,8 @@ REDACTED: Final = "[redacted]"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _METHOD = re.compile(r"[A-Z]{1,32}")
+# Those of HTTP, and of WebDAV those that are nearly spelt like one of them.
+_METHODS: Final = (*(method.value for method in HTTPMethod), "PROPPATCH", "REPORT")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?")
 _RESERVED = re.compile(
@@ -143,7 +146,11 @@ def _methods(reader: Reader, node: Node, path: str, _: inspect.Type) -> Any:
         text = reader.text(item, f"{path}[{index}]", what="a method")
         if text is NOTHING:
             continue
-        if _METHOD.fullmatch(text):
+        near = None if text in _METHODS else nearest(text, _METHODS)
+        if near is not None and text.isupper():
+            message = f'there is no method "{text}"'
+            reader.problem(item.line, f"{path}[{index}]", message, f'did you mean "{near}"?')
+        elif _METHOD.fullmatch(text):
             found.append(text)
         else:
             hint = f"write {text.upper()}" if text.isalpha() and text.isascii() else ""

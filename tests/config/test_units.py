@@ -82,3 +82,11 @@ def test_a_written_duration_reads_back(microseconds):
 def test_a_written_size_reads_back(size):
     written = units.format_size(size)
     assert (written if isinstance(written, int) else units.parse_size(written)) == size
+
+
+def test_a_misspelt_method_is_named(problems_of):
+    text = "defaults: {retry: {methods: [PSOT, REPORT, QUERY, GET]}}\n"
+    said = problems_of(text + "providers: {a: {upstream: https://api.example}}\n")
+    assert len(said) == 1
+    assert 'there is no method "PSOT"' in said[0]
+    assert 'did you mean "POST"?' in said[0]
