@@ -16,6 +16,8 @@ admin: {listen: "127.0.0.1:$admin"}
 providers:
   static: {upstream: "http://127.0.0.1:$static", dialect: openai}
   live: {upstream: "http://127.0.0.1:$live", dialect: openai}
+defaults:
+  limits: {in_flight: 8192}
 dependencies:
   orders-db: {source: database, vendor: postgresql}
 """
@@ -98,6 +100,7 @@ static_resources:
   clusters:
   - name: static
     connect_timeout: 5s
+    circuit_breakers: {thresholds: [{max_connections: 8192, max_requests: 8192}]}
     load_assignment:
       cluster_name: static
       endpoints:
@@ -105,6 +108,7 @@ static_resources:
         - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: $static}}}
   - name: live
     connect_timeout: 5s
+    circuit_breakers: {thresholds: [{max_connections: 8192, max_requests: 8192}]}
     load_assignment:
       cluster_name: live
       endpoints:

@@ -38,6 +38,8 @@ admin: {listen: "127.0.0.1:$admin"}
 providers:
   static: {upstream: "http://127.0.0.1:$static", dialect: $dialect}
   live: {upstream: "http://127.0.0.1:$live", dialect: openai}
+defaults:
+  limits: {in_flight: 8192}
 $rules
 """
 
