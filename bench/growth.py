@@ -28,7 +28,7 @@ BREAKERS = (1, 4, 16, 64, 256, 1024)
 ENTRIES = (1_000, 4_000, 16_000, 64_000)
 STREAMS = (0, 250, 500, 1000, 2000)
 RULES = (0, 10, 50, 200)
-DIALECTS = ("groq", "sendgrid", "openai", "stripe", "google", "bedrock", "openrouter")
+DIALECTS = ("groq", "sendgrid", "openai", "stripe", "google-apis", "bedrock", "openrouter")
 
 Curve = list[tuple[float, float]]
 
@@ -75,7 +75,7 @@ def measure(lab: Lab, say: Callable[[str], None]) -> dict[str, Curve]:
 def _daemon(lab: Lab, rules: int = 0, dialect: str = "openai") -> Iterator[Peer]:
     port, admin = machine.free_ports(2)
     written = [
-        f'  - {{name: rule {n}, when: {{status: 4{n % 90 + 10}, "body.error.code": "c{n}"}}, '
+        f'    - {{name: rule {n}, when: {{status: 4{n % 90 + 10}, "body.error.code": "c{n}"}}, '
         "class: permanent}"
         for n in range(rules)
     ]
@@ -87,7 +87,7 @@ def _daemon(lab: Lab, rules: int = 0, dialect: str = "openai") -> Iterator[Peer]
         static=lab.static_port,
         live=lab.live_port,
         dialect=dialect,
-        rules="\n".join(["rules:", *written]) if written else "",
+        rules="\n".join(["  rules:", *written]) if written else "",
     )
     command = [sys.executable, "-m", "sidecar", "serve", "--config", str(config)]
     process = lab.start(f"growth-{port}", command, [port, admin], core=lab.cores.proxy, seconds=60)
