@@ -27,7 +27,7 @@ from sidecar.envelope.evidence import Evidence, inner_errors, read_text, with_ch
 from sidecar.envelope.fields import is_prose, status_like
 from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
-from sidecar.envelope.rules import ABSENT, OperatorRule, holds
+from sidecar.envelope.rules import ABSENT, OperatorRule, for_status, holds
 
 _SUCCESS = Classified(
     envelope=None, verdict=Verdict.SUCCESS, rule="success: a whole answer without an error marker"
@@ -142,7 +142,7 @@ def by_operator(
     secrets: Secrets,
 ) -> Classified | None:
     """The first of the operator's rules that matches, or None."""
-    likely = [rule for rule in rules if _outside_matches(rule, seen)]
+    likely = [rule for rule in for_status(rules, seen.status) if _outside_matches(rule, seen)]
     if not likely:
         return None
     looks_inside = any(part.place == "body" for rule in likely for part in rule.when)

@@ -8,6 +8,7 @@ checks the grammar and builds these records; here they are only matched.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,6 +21,8 @@ ABSENT: Final = object()
 """What `at` gives for a path that leads nowhere, and what stands for a body that is no JSON."""
 
 _STEP = re.compile(r"[^.\[\]]+")
+_NO_HEADERS = Headers()
+_MOST_KNOWN = 1024
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -62,6 +65,30 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self, status: int, headers: Headers, body: Any = ABSENT) -> bool:
         """True if every condition holds; `body` is the decoded JSON, or ABSENT if it is none."""
         return all(holds(condition, status, headers, body) for condition in self.when)
+
+
+_BY_STATUS: dict[tuple[int, int], tuple[Sequence[OperatorRule], tuple[OperatorRule, ...]]] = {}
+
+
+def for_status(rules: Sequence[OperatorRule], status: int) -> tuple[OperatorRule, ...]:
+    """Those of the rules whose status does not speak against them: of good answers mostly none.
+
+    Remembered, since the rules are the same for all calls of a provider.
+    """
+    key = (id(rules), status)
+    known = _BY_STATUS.get(key)
+    # An id may come again after a reload.
+    if known is None or known[0] is not rules:
+        found = tuple(rule for rule in rules if _may_have(rule, status))
+        if len(_BY_STATUS) >= _MOST_KNOWN:
+            _BY_STATUS.clear()
+        known = _BY_STATUS[key] = (rules, found)
+    return known[1]
+
+
+def _may_have(rule: OperatorRule, status: int) -> bool:
+    stated = (condition for condition in rule.when if condition.place == "status")
+    return all(holds(condition, status, _NO_HEADERS, ABSENT) for condition in stated)
 
 
 def holds(condition: Condition, status: int, headers: Headers, body: Any) -> bool:
