@@ -133,7 +133,7 @@ def _breakers(lab: Lab) -> Curve:
     curve: Curve = []
     with _daemon(lab) as peer:
         for count in BREAKERS:
-            # One of them is the provider's own; of more than there may be one is made for each call.
+            # One is the provider's own; of more than there may be one is made for each call.
             models = max(count - 1, 1)
             bodies = [REQUEST.replace(b"gpt-bench-mini", b"gpt-%d" % n) for n in range(models)]
             _run(peer, bodies, max(count, 16))

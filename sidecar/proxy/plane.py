@@ -6,9 +6,12 @@ It holds what all calls share and decides nothing about any of them.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote
 
 from aiohttp import StreamReader
@@ -44,6 +47,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 BACKLOG = 4096
 """Connections the kernel queues for us; a thousand agents may connect at the same instant."""
+
+# From Python 3.13 on the loop removes the path of a socket that it closes, whosever it is.
+_KEEPS_PATH: Final[dict[str, Any]] = (
+    {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+)
 
 
 class DataPlane:
@@ -87,6 +95,7 @@ class DataPlane:
         self.draining = False
         self.stopping = False
         self._connections: set[Connection] = set()
+        self._paths: list[Path] = []
         self._servers: list[asyncio.Server] = []
         self._idle = asyncio.Event()
         self._idle.set()
@@ -110,8 +119,10 @@ class DataPlane:
             names.append(address_of(sock))
             if address.kind == "unix":
                 server: asyncio.Server = await self.loop.create_unix_server(
-                    factory, sock=sock, ssl=context, backlog=BACKLOG
+                    factory, sock=sock, ssl=context, backlog=BACKLOG, **_KEEPS_PATH
                 )
+                if address.descriptor is None:
+                    self._paths.append(Path(sock.getsockname()))
             else:
                 server = await self.loop.create_server(
                     factory, sock=sock, ssl=context, backlog=BACKLOG
@@ -263,6 +274,11 @@ class DataPlane:
 
     def stop_listening(self) -> None:
         """Takes no further connections; idle ones are closed."""
+        # While the address is still ours: a successor's must not be taken away.
+        for path in self._paths:
+            with suppress(OSError):
+                path.unlink()
+        self._paths.clear()
         for server in self._servers:
             server.close()
         self._servers.clear()

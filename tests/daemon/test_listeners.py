@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 
 import pytest
@@ -77,6 +78,9 @@ async def test_a_socket_that_a_killed_daemon_left(process, upstream, tmp_path) -
     one.spawn()
     await one.listening()
     assert (await call(one.port, "/none/x")).status == 404
+    one.signal(signal.SIGTERM)
+    assert await one.exit_code() == 0
+    assert not path.exists()
 
 
 async def test_an_address_that_does_not_exist(tmp_path, upstream) -> None:
