@@ -239,7 +239,7 @@ class Call:
         self._fault = fault = self._chosen_fault(runtime)
         if entry.aside and (fault is None or fault.counts or not fault.is_played):
             # What stood aside for a fault is a call like any other again.
-            await entry.enter_again()
+            await entry.enter()
         if self.repeats is not None:
             self.repeats.begins(counts=self.is_evidence)
         if fault is not None:

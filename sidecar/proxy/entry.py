@@ -94,29 +94,19 @@ class Entry:
     async def enter(self) -> None:
         """Asks everybody who may refuse the call, and waits where it has to.
 
+        A call that stood aside is one like any other again; its slot it had.
+
         Raises:
             Refused: one of them does.
         """
         runtime = self.runtime
-        if runtime.gates.limits:
+        if runtime.gates.limits and not self.aside:
             await self._pass_gates()
         else:
+            self.aside = False
             self._admit()
         if runtime.bulkhead.enter():
             self._bulkhead = runtime.bulkhead
-        else:
-            await self._wait_for_place()
-
-    async def enter_again(self) -> None:
-        """What stood aside for a fault is a call like any other again; its slot it had.
-
-        Raises:
-            Refused: as for `enter`.
-        """
-        self.aside = False
-        self._admit()
-        if self.runtime.bulkhead.enter():
-            self._bulkhead = self.runtime.bulkhead
         else:
             await self._wait_for_place()
 

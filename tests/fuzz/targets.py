@@ -412,6 +412,13 @@ def exception(data: bytes) -> None:
 ENVIRON = {"A": "one", "B": "", "C": "\udcff", "D": "https://[::1", "E": "${A}"}
 
 
+def _check_told(error: ConfigError) -> None:
+    """Something is said of what is wrong, and all of it can be shown."""
+    problems = [str(problem) for problem in error.problems]
+    assert problems
+    assert all(_said(problem).isprintable() for problem in problems), problems
+
+
 def config(data: bytes) -> None:
     """A file: a configuration that a daemon can work with, or clear problems."""
     file = _scratch()
@@ -419,12 +426,7 @@ def config(data: bytes) -> None:
     try:
         found = load(file, environ=ENVIRON)
     except ConfigError as error:
-        problems = [str(problem) for problem in error.problems]
-    else:
-        problems = None
-    if problems is not None:
-        assert problems
-        assert all(_said(problem).isprintable() for problem in problems), problems
+        _check_told(error)
         return
     msgspec.json.encode(found.redacted())
     for name in (*found.providers, *found.dependencies, *found.disabled):
@@ -461,12 +463,7 @@ def fault(data: bytes) -> None:
         try:
             found = read_it(given)
         except ConfigError as error:
-            problems = [str(problem) for problem in error.problems]
-        else:
-            problems = None
-        if problems is not None:
-            assert problems
-            assert all(_said(problem).isprintable() for problem in problems), problems
+            _check_told(error)
             continue
         for rule in found.rules if isinstance(found, FaultOrder) else [found]:
             json.dumps(write_fault(rule))

