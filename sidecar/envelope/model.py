@@ -215,7 +215,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         complete: False if the body ended before its framing said so.
         method: the method of the request.
         path: the path of the request at the upstream, without the query.
-        request_headers: the headers of the request, for the few rules that need them.
         now: the time at which it was seen, seconds since the epoch.
     """
 
@@ -226,5 +225,4 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     method: str = "POST"
     path: str = "/"
-    request_headers: Headers = Headers()
     now: float = 0.0

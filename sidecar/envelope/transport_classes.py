@@ -158,12 +158,3 @@ VAGUE: dict[str, str] = {
         ("connection_reset", "h2.exceptions", "ProtocolError StreamClosedError"),
     ),
 }
-
-#: Families whose callers read the bodies themselves: there a cut body is told as such. An SDK that
-#: reads the body for its caller tells a lost connection.
-PLAIN_CLIENTS = frozenset(
-    {
-        "aiohttp", "anyio", "asyncio", "h11", "h2", "http", "httpcore", "httpcore2", "httpx",
-        "httpx2", "requests", "socket", "ssl", "urllib", "urllib3",
-    }
-)  # fmt: skip
