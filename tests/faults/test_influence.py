@@ -25,7 +25,7 @@ from tests.field.scene import (
     until,
 )
 from tests.proxy.callers import call, chat
-from tests.proxy.upstreams import Visit, says
+from tests.proxy.upstreams import Visit, answer, says
 from tests.telemetry.collector import Sink, exporting
 
 FAULT = "X-Sidecar-Fault"
@@ -229,6 +229,29 @@ async def test_after_a_fault_a_repetition_has_place_and_permit(start, upstream) 
     assert held == [1]
     await until(lambda: running.daemon.plane.runtimes["up"].bulkhead.held == 0)
     assert running.breaker("up/gpt-x").window.success == 1
+
+
+async def test_after_a_fault_a_repetition_keeps_its_slot(
+    start, upstream, clocks, monkeypatch
+) -> None:
+    """Slots come one by one after a wait, and here nobody may queue: a second one would be refused."""
+    monkeypatch.setattr("sidecar.proxy.repeats.pause", lambda *_: 0.0)
+    body = b'{"error":{"message":"m","code":"rate_limit_exceeded"}}'
+    upstream.script = says(answer(429, body, (b"Retry-After", b"5")))
+    section = base(
+        upstream.url,
+        shedding={"max_queue": 0},
+        retry={"attempts": 1, "budget": 1, "require_idempotency_key": False},
+    )
+    running = await start({"up": section}, faults={"rules": [{"kind": "reset", "nth": 2}]})
+    assert (await ask(running)).status == 429
+    clocks.later(5)
+    upstream.script = says(OK)
+    found = await ask(running, n=1)
+    assert (found.status, found.get("x-sidecar-decision")) == (200, "forwarded")
+    assert running.calls[-1].waited is not None
+    (told,) = (await admin(running, "/faults")).json["record"]
+    assert told["decision"] == "repeated"
 
 
 @pytest.mark.parametrize(
