@@ -7,7 +7,6 @@ rule left open follows from class and status.
 from __future__ import annotations
 
 import re
-from math import inf
 from typing import Any
 
 import msgspec
@@ -102,7 +101,7 @@ def classified(
         )
     code, raw_code = _codes(evidence, decision, redactor)
     hint = wait_of(evidence, dialect, class_) if retryable else None
-    wait = (hint[0] if hint else decision.wait) if retryable else None
+    wait = retry_after.wait(hint[0] if hint else decision.wait) if retryable else None
     envelope = Envelope(
         class_=class_,
         source=Source.HTTP,
@@ -138,9 +137,7 @@ def within_bounds(envelope: Envelope, redactor: Redactor = PATTERNS_ONLY) -> Env
 
     Whoever sends one may be no daemon of ours: a wait that never ends would be slept through.
     """
-    wait = envelope.retry_after
-    if wait is not None and not (envelope.retryable and 0 <= wait < inf):
-        wait = None
+    wait = retry_after.wait(envelope.retry_after) if envelope.retryable else None
     code = clean_code(envelope.code, redactor) or "error"
     return msgspec.structs.replace(
         envelope,

@@ -272,7 +272,11 @@ def inner_errors(evidence: Evidence) -> Iterator[Any]:
             text = message_of(found.error) if found else ""  # noqa: PLW2901 - one level further in
 
 
-_CHALLENGE = re.compile(r'([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', re.IGNORECASE)
+_CHALLENGE = re.compile(
+    # A name begins where no name goes on, and nothing is tried twice: long ones take no longer.
+    r'(?<![a-z_])([a-z_]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))',
+    re.IGNORECASE,
+)
 
 
 def with_challenge(evidence: Evidence) -> Evidence:

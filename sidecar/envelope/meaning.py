@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from sidecar.envelope import retry_after
 from sidecar.envelope.compose import RAW_BODY_LIMIT, clean_code, one_line
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.decode import well_formed
@@ -70,9 +71,7 @@ def classified(
     redactor = Redactor(())
     code = None if code is None else code[:_MOST_CODE]
     own = meaning.code or code or raised.name[:_MOST_CODE]
-    wait = meaning.wait
-    if not meaning.retryable or wait is None or not isfinite(wait) or wait < 0:
-        wait = None
+    wait = retry_after.wait(meaning.wait) if meaning.retryable else None
     raw = _well_formed({**shown(raised, redactor), **(more or {})})
     shown_code = clean_code(own, redactor) or "error"
     if code is not None and clean_code(code, redactor) != shown_code:

@@ -18,6 +18,7 @@ from sidecar.envelope.model import Headers
 # RFC 9110 names no bound; a number of 30 days or more in a wait is an epoch that lost its way.
 _LONGEST_DELTA = 30 * 86400.0
 _EPOCH_SECONDS = 1e9
+_LONGEST = 1e9
 _EPOCH_MILLISECONDS = 1e11
 
 _UNITS = {
@@ -50,6 +51,15 @@ _DRAFT9_PARAMETER = re.compile(r";\s*([rt])\s*=\s*(\d{1,15})(?!\d)")
 IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
 IN_SECONDS = "retry-after"
 """The headers that ask for a wait outright."""
+
+
+def wait(seconds: float | None) -> float | None:
+    """What may stand in an envelope as a wait; None for what nobody can have meant.
+
+    Args:
+        seconds: as they were told: below zero, no number, or beyond some thirty years too.
+    """
+    return seconds if seconds is not None and 0 <= seconds <= _LONGEST else None
 
 
 def seconds_of(text: str, now: float, scale: float = 1.0) -> float | None:

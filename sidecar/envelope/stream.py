@@ -331,6 +331,8 @@ class StreamReader:
                 # Half a byte order mark needs its rest.
                 self._start = self._start if _BOM.startswith(self._start) else b""
                 return b""
+            # However it is cut, what stands before the first word is dropped.
+            self._start = begin
             if begin.startswith(b"["):
                 self._parser = JsonArrayParser(MAX_EVENT)
             else:

@@ -60,6 +60,14 @@ def test_unreadable_is_no_hint(text):
         assert found is None
 
 
+@pytest.mark.parametrize("told", ["9" * 60 + "s", "9" * 60 + "d", "1" + "0" * 50])
+def test_a_wait_beyond_a_life_is_none(told):
+    headers = Headers([("retry-after", told)])
+    seen = Seen(status=429, headers=headers, body=b"{}", method="POST", path="/", now=NOW)
+    envelope = classify(seen, get("openai"), correlation_id="x").envelope
+    assert (envelope.retryable, envelope.retry_after) == (True, None)
+
+
 def test_a_moment_needs_a_clock():
     assert seconds_of("1796040060", 0) is None
     assert seconds_of("30", 0) == 30

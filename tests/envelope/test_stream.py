@@ -240,6 +240,18 @@ def test_the_kind_is_told_by_the_bytes_where_the_type_does_not():
     assert stream.finish(clean=True).verdict == "success"
 
 
+@pytest.mark.parametrize("space", [b" ", b"\n", b"\t \r\n", b"\xef\xbb\xbf ", b""])
+def test_what_stands_before_the_first_word_is_dropped_however_it_is_cut(space):
+    body = space + b'error\n\ndata: {"error": {"code": "quota_exceeded", "message": "M."}}\n\n'
+    found = set()
+    for cut in range(len(body)):
+        stream = reader(kind="text/plain")
+        stream.feed(body[:cut])
+        stream.feed(body[cut:])
+        found.add(stream.finish(clean=True).envelope.code)
+    assert len(found) == 1
+
+
 def test_a_huge_event_is_skipped_and_the_stream_read_on():
     stream = reader()
     stream.feed(b'data: {"choices":[{"delta":{"content":"')
