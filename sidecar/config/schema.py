@@ -7,6 +7,7 @@ written differently in the file (`30s`, `256KiB`) and is read by the function of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -456,7 +457,7 @@ class ProviderSection(Settings, frozen=True, kw_only=True):
         ),
     ] = "auto"
     env: Annotated[
-        dict[str, str],
+        Mapping[str, str],
         _kind("env"),
         _about(
             "Variables that `env` and `run` set, each with the path behind `http://LISTEN/PROVIDER`."
@@ -471,7 +472,7 @@ class ProviderSection(Settings, frozen=True, kw_only=True):
         ),
     ] = "env"
     set_headers: Annotated[
-        dict[str, SetHeader],
+        Mapping[str, SetHeader],
         _about("Headers that replace the caller's own on the way to the upstream."),
     ] = {}
     sign: Annotated[Sign, _about("Requests that are signed here.")] = Sign()

@@ -10,9 +10,6 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from aiohttp.http_parser import RawResponseMessage
-from multidict import CIMultiDict, CIMultiDictProxy
-
 from sidecar import clock
 from sidecar.envelope.dialects.grpc_web import end_flag
 from sidecar.envelope.model import ErrorClass
@@ -20,6 +17,7 @@ from sidecar.faults.failing_events import last_frame, stream_event
 from sidecar.faults.streams import Events, Recoder, events_of, recoder_of
 from sidecar.faults.watched import IN_STREAMS
 from sidecar.proxy.exchange import Answer, Exchange
+from sidecar.proxy.heads import in_chunks
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
@@ -127,21 +125,7 @@ class FaultyExchange(LateExchange):
         if "Content-Length" not in message.headers or not self._is_stream(b""):
             return answer
         # What follows is longer or shorter than the provider could know.
-        headers = CIMultiDict(message.headers)
-        del headers["Content-Length"]
-        raw = tuple(pair for pair in message.raw_headers if pair[0].lower() != b"content-length")
-        told = RawResponseMessage(
-            version=message.version,
-            code=message.code,
-            reason=message.reason,
-            headers=CIMultiDictProxy(headers),
-            raw_headers=raw,
-            should_close=message.should_close,
-            compression=message.compression,
-            upgrade=message.upgrade,
-            chunked=True,
-        )
-        return Answer(told, answer.payload)
+        return Answer(in_chunks(message), answer.payload)
 
     @property
     def complete(self) -> bool:

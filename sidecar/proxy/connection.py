@@ -20,6 +20,7 @@ from aiohttp.tcp_helpers import tcp_keepalive
 
 from sidecar.proxy.clocks import Clock
 from sidecar.proxy.failures import CallerGone, Refused
+from sidecar.proxy.heads import RequestHead
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 from sidecar.proxy.paced import Flow, Paced, Said
 
@@ -52,7 +53,7 @@ class Handler(Protocol):
         """A caller's connection is gone."""
 
     async def handle(
-        self, connection: Connection, message: RawRequestMessage, payload: StreamReader
+        self, connection: Connection, message: RequestHead, payload: StreamReader
     ) -> bool:
         """Answers one request; True if the connection can carry another."""
 
@@ -120,7 +121,7 @@ class Connection(Paced):
         )
         super().__init__(loop, cast("HttpParser[RawRequestMessage]", parser))
         self._handler = handler
-        self._messages: deque[tuple[RawRequestMessage, StreamReader] | Refused] = deque()
+        self._messages: deque[tuple[RequestHead, StreamReader] | Refused] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._resumed = None
         self._flow = None

@@ -12,14 +12,15 @@ from typing import NamedTuple
 from aiohttp import StreamReader
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from sidecar.breaker.model import Kind
 from sidecar.envelope.model import Verdict
 from sidecar.proxy.failures import CallerGone, Refused, UpstreamFailed
+from sidecar.proxy.follower import Follower
+from sidecar.proxy.heads import AnswerHead
 from sidecar.proxy.paced import Flow, Said
-from sidecar.proxy.upstream_protocol import Follower, UpstreamProtocol
+from sidecar.proxy.upstream_protocol import UpstreamProtocol
 
 STALE_WITHIN = 1.0
 """Seconds after the request within which a reused connection that ends was dead before it."""
@@ -28,7 +29,7 @@ STALE_WITHIN = 1.0
 class Answer(NamedTuple):
     """The head of an upstream's answer, and its body as a reader."""
 
-    message: RawResponseMessage
+    message: AnswerHead
     payload: StreamReader
 
 
@@ -75,7 +76,7 @@ class Exchange:
         self._keep = keep
         self._protocol = protocol
         self._loop = loop
-        self._message: RawResponseMessage | None = None
+        self._message: AnswerHead | None = None
         self._payload: StreamReader | None = None
         self._written_at: float | None = None
         self._upgrades = upgrades
@@ -112,7 +113,7 @@ class Exchange:
         """
         while True:
             try:
-                message, payload = await self._protocol.read()
+                message, payload = await self._protocol.answer()
             except (UpstreamFailed, CallerGone, Refused):
                 raise
             except Exception as error:
@@ -259,11 +260,11 @@ class Exchange:
             transport.abort()
 
 
-def _is_websocket(message: RawResponseMessage) -> bool:
+def _is_websocket(message: AnswerHead) -> bool:
     return message.headers.get("Upgrade", "").strip().lower() == "websocket"
 
 
-def _framing_fault(message: RawResponseMessage) -> str | None:
+def _framing_fault(message: AnswerHead) -> str | None:
     """Why the framing of an answer cannot be trusted; None if it can."""
     if "Transfer-Encoding" not in message.headers:
         return None

@@ -10,10 +10,7 @@ from collections import deque
 from collections.abc import Collection
 
 from aiohttp import HttpVersion11, StreamReader
-from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
-from multidict import CIMultiDict, CIMultiDictProxy
-from yarl import URL
 
 from sidecar import correlation
 from sidecar.admin.guard import host_allowed, origin_allowed
@@ -26,6 +23,7 @@ from sidecar.envelope.redact import SecretPaths
 from sidecar.proxy import headers, target
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
+from sidecar.proxy.heads import NO_REQUEST, RequestHead
 from sidecar.proxy.limit_key import limit_key
 from sidecar.proxy.signing import MOST_BODY
 
@@ -81,9 +79,7 @@ class Incoming:
         "whole",
     )
 
-    def __init__(
-        self, connection: Connection, message: RawRequestMessage, payload: StreamReader
-    ) -> None:
+    def __init__(self, connection: Connection, message: RequestHead, payload: StreamReader) -> None:
         self._connection = connection
         self._message = message
         self._payload = payload
@@ -108,7 +104,7 @@ class Incoming:
     @classmethod
     def nothing(cls, connection: Connection) -> Incoming:
         """Stands in where the parser found no request."""
-        return cls(connection, _NO_REQUEST, EMPTY_PAYLOAD)
+        return cls(connection, NO_REQUEST, EMPTY_PAYLOAD)
 
     @property
     def ends_connection(self) -> bool:
@@ -386,17 +382,3 @@ class Incoming:
         mark.update(line.encode("utf-8", "surrogateescape"))
         mark.update(self._sample)
         return mark.digest()
-
-
-_NO_REQUEST = RawRequestMessage(
-    "GET",
-    "/",
-    HttpVersion11,
-    CIMultiDictProxy(CIMultiDict[str]()),
-    (),
-    should_close=True,
-    compression=None,
-    upgrade=False,
-    chunked=False,
-    url=URL("/"),
-)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from functools import lru_cache
 
-from aiohttp.http_parser import RawResponseMessage
-
 from sidecar.proxy.connection import Connection
+from sidecar.proxy.heads import AnswerHead
 
 
 class Framing(Enum):
@@ -24,7 +23,7 @@ class Framing(Enum):
     CLOSE = auto()
 
 
-def framing_of(message: RawResponseMessage, *, head_only: bool) -> Framing:
+def framing_of(message: AnswerHead, *, head_only: bool) -> Framing:
     """The framing of an upstream's answer."""
     if head_only or message.code in (204, 304):
         return Framing.NONE

@@ -15,7 +15,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from aiohttp import StreamReader
-from aiohttp.http_parser import RawRequestMessage
 
 from sidecar import clock
 from sidecar.admin.guard import host_allowed, is_loopback, parse_authority
@@ -37,6 +36,7 @@ from sidecar.proxy import target
 from sidecar.proxy.call import Call
 from sidecar.proxy.connection import Connection
 from sidecar.proxy.failures import Refused
+from sidecar.proxy.heads import RequestHead
 from sidecar.proxy.incoming import Incoming
 from sidecar.proxy.network_watch import NetworkWatch
 from sidecar.proxy.runtime import Runtime, breakers_of
@@ -147,7 +147,7 @@ class DataPlane:
         self._connections.discard(connection)
 
     async def handle(
-        self, connection: Connection, message: RawRequestMessage, payload: StreamReader
+        self, connection: Connection, message: RequestHead, payload: StreamReader
     ) -> bool:
         """Answers one request; True if the connection can carry another."""
         self._active += 1
