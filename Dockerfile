@@ -19,10 +19,11 @@ SHELL ["/bin/sh", "-eu", "-c"]
 # Debian keeps no old versions to pin.
 # hadolint ignore=DL3008
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends binutils python3-venv tini \
+ && apt-get install --yes --no-install-recommends \
+      binutils gcc libc6-dev python3-dev python3-venv tini \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE breakers.yaml ./
+COPY pyproject.toml hatch_build.py README.md LICENSE breakers.yaml ./
 COPY container container
 COPY sidecar sidecar
 ARG SOURCE_DATE_EPOCH=0

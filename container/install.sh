@@ -20,6 +20,9 @@ trap 'rm -rf "$work"' EXIT
 pip() { "$work/build/bin/python" -m pip --quiet "$@"; }
 
 pip install --require-hashes --only-binary :all: --requirement container/build-requirements.txt
+# Compiled, which needs the types of what it is compiled against.
+pip install --require-hashes --only-binary :all: --requirement container/requirements.txt
+export HATCH_BUILD_HOOK_ENABLE_CUSTOM=true
 pip wheel --no-deps --no-build-isolation --wheel-dir "$work" .
 pip --python "$target/bin/python" install --no-compile --require-hashes --only-binary :all: \
   --requirement container/requirements.txt

@@ -24,6 +24,7 @@ from sidecar import __version__, clock
 from sidecar.admin.server import AdminPlane, ProbePlane, ReloadResult
 from sidecar.breaker.model import Transition, UpstreamVerdict
 from sidecar.breaker.registry import Registry
+from sidecar.compiled import compiled
 from sidecar.config.addresses import Listen
 from sidecar.config.load import Overrides, load
 from sidecar.config.problems import ConfigError
@@ -312,6 +313,7 @@ class Daemon:
         logs.event(
             "daemon.listening",
             version=__version__,
+            compiled=compiled(),
             config=self.config.path,
             hash=self.config.hash,
             providers=sorted(self.config.providers),
@@ -505,6 +507,8 @@ def _nothing_more(loop: asyncio.AbstractEventLoop) -> None:
     process as if it had failed; a thread that hangs (a resolver, a mount) would be waited for
     without end.
     """
+    # Of a signal that came just before it is ignored Python complains, with a traceback.
+    sys.unraisablehook = lambda _: None
     for number in SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)

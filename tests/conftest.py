@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from sidecar.compiled import compiled
+
 ALLOWED = Path(__file__).parent / "allowed-skips.txt"
 
 _skipped: dict[str, str] = {}
@@ -83,8 +85,12 @@ HANGS = 60.0
 """Seconds after which a test is taken to hang; no test asserts how fast anything is."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that waits for ever fails and says where."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test that waits for ever fails and says where; what is compiled is left as it is."""
+    if compiled():
+        left_out = [item for item in items if item.get_closest_marker("interpreted")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("interpreted")]
     for item in items:
         if isinstance(item, pytest.Function):
             item.obj = _limited(item.obj)

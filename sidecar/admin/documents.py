@@ -167,6 +167,7 @@ class Status(Shape, frozen=True, kw_only=True):
 
     schema: Literal[1]
     version: str
+    compiled: bool
     started_at: Moment
     config: Configured
     network: Literal["up", "down"]

@@ -17,6 +17,7 @@ from sidecar import __version__
 from sidecar.breaker.gates import Gates
 from sidecar.breaker.gating import GateSnapshot, QuotaSnapshot
 from sidecar.breaker.model import LastError, Snapshot, UpstreamVerdict, WindowFigures
+from sidecar.compiled import compiled
 from sidecar.config.addresses import without_user_info
 from sidecar.config.resolved import Config
 from sidecar.telemetry.tally import Tally
@@ -120,6 +121,7 @@ def status(source: StatusSource, now: float, wall: float) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": __version__,
+        "compiled": compiled(),
         "started_at": rfc3339(source.started_at),
         "config": {
             "generation": source.generation,

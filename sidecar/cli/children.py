@@ -21,9 +21,10 @@ from sidecar.cli.admin_client import Address, AdminClient, UnreachableError
 
 _ROOT = str(Path(sidecar.__file__).parents[1])
 # The current folder must not decide what is imported (-P), yet the child has to find this very
-# package, which need not be installed.
+# package, which need not be installed, and after all else what lies beside it (compiled parts do).
 _START = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); import sidecar; del sys.path[0];"
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import sidecar;"
+    " sys.path.append(sys.path.pop(0));"
     " from sidecar.cli import main; sys.exit(main())"
 )
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these; a program expects the defaults

@@ -334,6 +334,7 @@ async def test_models_of_one_breaker_have_no_key(address: str) -> None:
     assert "private" in answer.json()["known"]
 
 
+@pytest.mark.interpreted
 async def test_no_room_for_another_key(
     daemon: Daemon, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

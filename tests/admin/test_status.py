@@ -9,6 +9,7 @@ import pytest
 from sidecar import __version__, clock
 from sidecar.admin.status import Times, breaker_entry, rfc3339, shown_upstream, status
 from sidecar.breaker.model import Outcome, Verb
+from sidecar.compiled import compiled
 from sidecar.envelope.model import Envelope, ErrorClass, Source, Verdict
 from sidecar.telemetry.observer import CallFinished
 
@@ -69,6 +70,7 @@ async def test_a_fresh_daemon_in_full(daemon: Daemon, address: str) -> None:
     assert document == {
         "schema": 1,
         "version": __version__,
+        "compiled": compiled(),
         "started_at": "2023-11-14T22:13:20.000Z",
         "config": {
             "generation": 1,

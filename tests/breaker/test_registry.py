@@ -281,6 +281,7 @@ class TestControl:
         assert at.registry.control(key, Verb.RESET, at.now).state is State.CLOSED
         at.call("openai", subject, SUCCESS)
 
+    @pytest.mark.interpreted
     @pytest.mark.parametrize("verb", [Verb.OPEN, Verb.OBSERVE, Verb.ENFORCE, Verb.OFF])
     def test_what_was_set_by_hand_before_a_call_is_not_forgotten(self, at, verb, monkeypatch):
         monkeypatch.setattr(provider_module, "KEYS", 5)
@@ -357,6 +358,7 @@ class TestVerdict:
 
 
 class TestBounds:
+    @pytest.mark.interpreted
     def test_the_least_recently_used_goes_first(self, at, monkeypatch):
         monkeypatch.setattr(provider_module, "KEYS", 5)
         for model in "abc":
@@ -365,6 +367,7 @@ class TestBounds:
         at.call("openai", "d", SUCCESS)
         assert list(at.states("openai")) == ["openai", "openai/a", "openai/c", "openai/d"]
 
+    @pytest.mark.interpreted
     def test_what_is_needed_stays_and_the_rest_shares_one(self, at, monkeypatch):
         monkeypatch.setattr(provider_module, "KEYS", 6)
         at.trip("openai", "open")
@@ -404,6 +407,7 @@ class TestBounds:
 
 
 class TestFaults:
+    @pytest.mark.interpreted
     def test_a_fault_at_admission_costs_no_call(self, at, monkeypatch):
         monkeypatch.setattr(provider_module.Breaker, "admit", lambda *_: 1 / 0)
         for _ in range(3):
@@ -416,12 +420,14 @@ class TestFaults:
         assert at.registry.faults == 3
         assert [type(fault) for fault in at.faults] == [ZeroDivisionError]
 
+    @pytest.mark.interpreted
     def test_a_fault_of_the_models_breaker_gives_the_providers_permit_back(self, at, monkeypatch):
         monkeypatch.setattr(provider_module.Provider, "_make", lambda *_: 1 / 0)
         at.registry.admit("openai", "gpt-x", at.now)
         assert at.shown("openai").in_flight == 0
         assert at.registry.faults == 1
 
+    @pytest.mark.interpreted
     @pytest.mark.parametrize("byte", [True, False])
     @pytest.mark.parametrize("outcome", [FAILURE, REFUSED])
     def test_a_fault_at_the_end_of_a_call_costs_nothing(self, at, monkeypatch, byte, outcome):
@@ -456,6 +462,7 @@ class TestFaults:
         assert registry.faults == 0
 
 
+@pytest.mark.interpreted
 def test_a_fault_while_failures_are_taken_back_costs_no_call(monkeypatch) -> None:
     registry = Registry(lambda _: None)
     registry.configure({"up": ProviderSettings(upstream="http://a.example")}, 1000.0)

@@ -24,16 +24,21 @@ MODELS = ["gpt-x", "gpt-y", "gpt-typo", "~v1/files", "~v1/models"]
 
 
 @pytest.fixture
-def registry():
-    transitions = []
+def transitions():
+    return []
+
+
+@pytest.fixture
+def registry(transitions):
     registry = Registry(transitions.append)
     registry.configure({"openai": ProviderSettings(upstream="u")}, 0.0)
-    registry.transitions = transitions
     return registry
 
 
 @pytest.mark.parametrize("rate", [1 / 30, 1.0, 1000.0])
-def test_100_000_calls_of_a_healthy_upstream_with_30_percent_mistakes_trip_nothing(registry, rate):
+def test_100_000_calls_of_a_healthy_upstream_with_30_percent_mistakes_trip_nothing(
+    registry, transitions, rate
+):
     draw = random.Random(7)
     running, now = [], 0.0
     for _ in range(100_000):
@@ -48,7 +53,7 @@ def test_100_000_calls_of_a_healthy_upstream_with_30_percent_mistakes_trip_nothi
             ending.settle(draw.choice(MISTAKES) if mistake else Outcome(Verdict.SUCCESS), now)
     for ending in running:
         ending.release(now)
-    assert registry.transitions == []
+    assert transitions == []
     assert registry.faults == 0
     assert all(not shown.in_flight for shown in registry.snapshots("openai", now))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -257,5 +258,5 @@ class Machine(RuleBasedStateMachine):
 
 
 # The model expires when it asks; the real one when it is asked, so invariants look after a rule.
-TestMachine = Machine.TestCase
+TestMachine = pytest.mark.interpreted(Machine.TestCase)
 TestMachine.settings = hypothesis_settings(max_examples=150, stateful_step_count=50, deadline=None)

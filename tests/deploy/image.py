@@ -21,10 +21,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ("pyproject.toml", "README.md", "LICENSE", "breakers.yaml", "container", "sidecar")
+SOURCE = (
+    "pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "breakers.yaml", "container",
+    "sidecar",
+)  # fmt: skip
 EPOCH = 1_700_000_000
 USER = 65532
-LIMIT = 120
+LIMIT = 300
 
 BASE_PACKAGES = (
     "libbz2-1.0", "libc6", "libcom-err2", "libcrypt1", "libdb5.3", "libexpat1", "libffi8",
@@ -42,7 +45,7 @@ def missing() -> str:
     """Why the tree cannot be built here; nothing if it can."""
     if os.geteuid() != 0:
         return "mounts need root"
-    for command in ("dpkg", "unshare", "mount", "chroot", "strip"):
+    for command in ("dpkg", "unshare", "mount", "chroot", "strip", "gcc"):
         if shutil.which(command) is None:
             return f"{command} is not installed"
     if not Path("/usr/bin/python3.11").exists():
@@ -102,7 +105,9 @@ def copy_source(target: Path) -> Path:
     for name in SOURCE:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                source, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+            )
         else:
             target.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target / name)

@@ -229,6 +229,7 @@ def test_f132_a_missing_file_is_said_at_once(tmp_path) -> None:
     assert "none.yaml" in done.stderr
 
 
+@pytest.mark.interpreted
 async def test_f133_a_fault_of_a_call_ends_nothing(start, upstream, monkeypatch) -> None:
     from sidecar.proxy.call import Call
 

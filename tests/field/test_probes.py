@@ -208,6 +208,7 @@ async def test_f034_a_reload_during_the_probe(start, upstream, old, new) -> None
     await _recovers(running, upstream)
 
 
+@pytest.mark.interpreted
 async def test_f034_a_fault_of_ours_during_the_probe(start, upstream, monkeypatch) -> None:
     running = await _probe_ready(start, upstream)
     upstream.script = says(OK)

@@ -237,6 +237,7 @@ async def test_a_clock_that_is_set(start, upstream, kept, clocks) -> None:
     assert following.breaker("up/gpt-x").retry_after == pytest.approx(600, abs=10)
 
 
+@pytest.mark.interpreted
 async def test_a_fault_of_ours_costs_nothing(start, upstream, kept, monkeypatch) -> None:
     running = await start({"up": base(upstream.url)}, state_file=str(kept))
     await order(running, "open")

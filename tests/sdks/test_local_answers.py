@@ -436,6 +436,7 @@ async def test_sigv4_unsupported(running, upstream, make, kind) -> None:
     assert (len(running.calls), upstream.hits) == (1, 0)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("kind", KINDS)
 async def test_internal_error(running, upstream, make, monkeypatch, kind) -> None:
     def fall(*_: Any) -> None:
