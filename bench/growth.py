@@ -24,7 +24,7 @@ PATH = "/v1/chat/completions"
 CALLS = 2000
 """Of one measurement; the median of three counts."""
 
-BREAKERS = (2, 4, 16, 64, 256, 1024)
+BREAKERS = (3, 4, 16, 64, 256, 1024)
 ENTRIES = (1_000, 4_000, 16_000, 64_000)
 STREAMS = (0, 250, 500, 1000, 2000)
 RULES = (0, 10, 50, 200)
@@ -133,9 +133,10 @@ def _breakers(lab: Lab) -> Curve:
     curve: Curve = []
     with _daemon(lab) as peer:
         for count in BREAKERS:
-            # One is the provider's own; of more than there may be one is made for each call.
-            models = max(count - 1, 1)
-            bodies = [REQUEST.replace(b"gpt-bench-mini", b"gpt-%d" % n) for n in range(models)]
+            # Each of the two providers has one of its own. Of one more than a provider may have at
+            # once, asked for in turn, one would be made for each call.
+            others = [REQUEST.replace(b"gpt-bench-mini", b"gpt-%d" % n) for n in range(count - 3)]
+            bodies = [REQUEST, *others]
             _run(peer, bodies, max(count, 16))
             curve.append((count, _cost(peer, bodies)))
     return curve
