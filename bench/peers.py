@@ -21,8 +21,11 @@ from string import Template
 
 from bench import configurations, machine
 from bench.upstream import COMPLETION, MODELS
+from sidecar.compiled import compiled
 
 ROOT = Path(__file__).resolve().parent.parent
+
+COMPILED, INTERPRETED = "compiled", "interpreted"
 
 
 class NotInstalled(Exception):
@@ -182,8 +185,7 @@ class Lab:
         )
         command = [sys.executable, "-m", "sidecar", "serve", "--config", str(config)]
         process = self.start(name, command, [port, admin], core=self.cores.proxy)
-        version = version_of([sys.executable, "-m", "sidecar", "--version"])
-        return self._peer(name, port, version, process, admin)
+        return self._peer(name, port, own_version(), process, admin)
 
     def forwarder(self) -> Peer:
         import aiohttp  # noqa: PLC0415 - only its version; the forwarder is another process
@@ -308,6 +310,12 @@ def _program(name: str) -> str:
     if found is None:
         raise NotInstalled(f"{name} is not installed")
     return found
+
+
+def own_version() -> str:
+    """The daemon's, and what every call runs in this one."""
+    build = COMPILED if compiled() else INTERPRETED
+    return f"{version_of([sys.executable, '-m', 'sidecar', '--version'])}, {build}"
 
 
 def version_of(command: list[str]) -> str:

@@ -18,7 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import machine, race_configurations
-from bench.peers import DidNotStart, Lab, NotInstalled, nginx, version_of
+from bench.peers import (
+    COMPILED,
+    INTERPRETED,
+    ROOT,
+    DidNotStart,
+    Lab,
+    NotInstalled,
+    nginx,
+    own_version,
+    version_of,
+)
+from sidecar.compiled import compiled
 
 Header = tuple[str, str]
 
@@ -133,16 +144,31 @@ class Starter:
         return Runner(name, f"{base}/static", f"{base}/live", guard, version)
 
     def sidecar(self) -> Runner:
+        return self._daemon("sidecar", own_version())
+
+    def interpreted(self) -> Runner:
+        """The same from sources with nothing compiled beside them."""
+        if not compiled():
+            raise NotInstalled("it is `sidecar`: nothing is compiled here (make bench does)")
+        folder = self._lab.folder / "interpreted"
+        shutil.copytree(
+            ROOT / "sidecar", folder / "sidecar", ignore=shutil.ignore_patterns("*.so", "*.pyc")
+        )
+        version = own_version().replace(COMPILED, INTERPRETED)
+        return self._daemon("interpreted", version, {"PYTHONPATH": str(folder)})
+
+    def _daemon(self, name: str, version: str, environment: dict[str, str] | None = None) -> Runner:
         port, admin = machine.free_ports(2)
-        config = self._file("race.yaml", race_configurations.DAEMON, port, admin=admin)
+        config = self._file(f"race-{name}.yaml", race_configurations.DAEMON, port, admin=admin)
         runner = self._prefixed(
-            "sidecar",
+            name,
             port,
             "a breaker a model, by the error's class; 5 in a row, 10 s",
-            version_of([sys.executable, "-m", "sidecar", "--version"]),
+            version,
         )
-        command = [sys.executable, "-m", "sidecar", "serve", "--config", str(config)]
-        return self._begun(runner, command, port)
+        safe = ["-P"] if environment else []
+        command = [sys.executable, *safe, "-m", "sidecar", "serve", "--config", str(config)]
+        return self._begun(runner, command, port, environment)
 
     def forwarder(self) -> Runner:
         import aiohttp  # noqa: PLC0415 - only its version
@@ -287,6 +313,7 @@ def _package_version(folder: Path) -> str:
 STARTERS: dict[str, Callable[[Starter], Runner]] = {
     "direct": Starter.direct,
     "sidecar": Starter.sidecar,
+    "interpreted": Starter.interpreted,
     "forwarder": Starter.forwarder,
     "nginx": Starter.nginx,
     "haproxy": Starter.haproxy,
