@@ -262,6 +262,9 @@ def _reader_of(content: bytes) -> tuple[Reader, Node | None]:
 
 
 def _scalar(text: str) -> Any:
+    if text[:1] in {"[", "{"}:
+        # It is none, and one that is nested deeply cannot even be read.
+        return text
     try:
         found = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError):
