@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import tomllib
 from pathlib import Path
@@ -16,6 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HOOK = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
 MODULES = {f"sidecar.{name.replace('/', '.')}" for name in HOOK["modules"]}
+
+
+def test_it_is_compiled_where_that_is_what_is_tested() -> None:
+    if os.environ.get("SIDECAR_COMPILED") == "1":
+        assert compiled()
 
 
 def test_the_list_is_in_order_and_names_modules() -> None:

@@ -83,6 +83,7 @@ class Connection(Paced):
     """
 
     __slots__ = (
+        "_chunked",
         "_closing",
         "_current",
         "_deaf",
@@ -108,18 +109,8 @@ class Connection(Paced):
     def __init__(
         self, handler: Handler, loop: asyncio.AbstractEventLoop, *, idle: float, trusted: bool
     ) -> None:
-        parser = HttpRequestParser(
-            self,
-            loop,
-            READ_SIZE,
-            max_line_size=MAX_LINE,
-            max_headers=MAX_HEADERS,
-            max_field_size=MAX_LINE,
-            payload_exception=PayloadBroken,
-            auto_decompress=False,
-            max_msg_queue_size=PIPELINE,
-        )
-        super().__init__(loop, cast("HttpParser[RawRequestMessage]", parser))
+        super().__init__(loop, self._new_parser(loop))
+        self._chunked: StreamReader | None = None
         self._handler = handler
         self._messages: deque[tuple[RequestHead, StreamReader] | Refused] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -140,6 +131,20 @@ class Connection(Paced):
         self.idle = idle
         self.patience = idle
         self.trusted = trusted
+
+    def _new_parser(self, loop: asyncio.AbstractEventLoop) -> HttpParser[RawRequestMessage]:
+        parser = HttpRequestParser(
+            self,
+            loop,
+            READ_SIZE,
+            max_line_size=MAX_LINE,
+            max_headers=MAX_HEADERS,
+            max_field_size=MAX_LINE,
+            payload_exception=PayloadBroken,
+            auto_decompress=False,
+            max_msg_queue_size=PIPELINE,
+        )
+        return cast("HttpParser[RawRequestMessage]", parser)
 
     # -- what the transport says ------------------------------------------------------------
 
@@ -182,6 +187,8 @@ class Connection(Paced):
             if len(self._tail) > READ_SIZE:
                 self._pause_reading_for_buffer()
             return
+        if self._chunked is not None and self._chunked.is_eof() and not self._forget_trailer():
+            return
         try:
             messages, upgraded, tail = self._parser.feed_data(data)
         except HttpProcessingError as error:
@@ -190,10 +197,33 @@ class Connection(Paced):
         self._upgraded = upgraded
         self._tail = tail
         if messages:
-            self._messages.extend(messages)
+            for message in messages:
+                if self._chunked is not None:
+                    self._deaf = True
+                    break
+                self._messages.append(message)
+                if message[0].chunked:
+                    self._chunked = message[1]
             self._wake()
             if not self._buffer_paused and len(self._messages) >= PIPELINE:
                 self._pause_reading_for_buffer()
+
+    def _forget_trailer(self) -> bool:
+        """Begins anew behind a body of chunks, whose trailer aiohttp puts into the next head.
+
+        What was sent in one go with the end of that body, or while others wait in line, has been
+        read by the same parser; the connection ends without an answer to it, which a caller that
+        sends ahead has to expect.
+
+        Returns:
+            False if what comes is not read.
+        """
+        if self._messages or self._buffer_paused:
+            self._deaf = True
+            return False
+        self._parser = self._new_parser(self._loop)
+        self._chunked = None
+        return True
 
     def _unreadable(self, error: HttpProcessingError) -> None:
         # The parser's own words quote the request; they are neither sent nor logged.
@@ -401,7 +431,8 @@ class Connection(Paced):
                     return await payload.readany()
         except TimeoutError:
             raise CallerGone("the caller does not send") from None
-        except PayloadBroken:
+        except (PayloadBroken, HttpProcessingError):
+            # The second is what aiohttp's parser in Python raises.
             if self.transport is None:
                 raise CallerGone("the caller closed the connection") from None
             raise Refused(

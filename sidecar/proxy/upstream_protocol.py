@@ -39,6 +39,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
         self._chunks: Chunks | None = None
         self._head = HeadGuard(bodiless=False)
         self._last = b""
+        self._trailed = False
         self._busy = False
         self._excess = False
         self._resumed = None
@@ -55,9 +56,10 @@ class UpstreamProtocol(Paced, ResponseHandler):
         self._head = HeadGuard(bodiless=head_only)
         self._last = b""
         self._busy = True
-        if self.calls > 1 and not head_only and not self._skip_payload:
+        if self.calls > 1 and not (head_only or self._skip_payload or self._trailed):
             # The last answer ended exactly where its bytes did: the parser is where it began.
             return
+        self._trailed = False
         self.set_response_params(
             skip_payload=head_only,
             read_until_eof=True,
@@ -87,6 +89,8 @@ class UpstreamProtocol(Paced, ResponseHandler):
         if self._head.bodiless:
             return self.received == self._head.size
         if message.chunked:
+            # aiohttp's parser puts the trailer of a body into the next head: it is not used again.
+            self._trailed = not self._last.endswith(b"\n0\r\n\r\n")
             return self._last.endswith(b"\n\r\n") or self._last.endswith(b"\n\n")
         length = message.headers.get("Content-Length")
         return length is not None and self.received == self._head.size + int(length)
@@ -133,7 +137,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
 
     def _count(self, data: bytes) -> None:
         self.received += len(data)
-        self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
+        self._last = data[-6:] if len(data) >= 6 else (self._last + data)[-6:]
 
     def _parse(self, data: bytes) -> None:
         super().data_received(data)

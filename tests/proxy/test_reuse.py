@@ -184,3 +184,77 @@ async def test_a_reused_connection_that_dies_late_was_alive(start, upstream, mon
     found = await call(running.port, "/up/x", "POST", b"{}")
     assert found.envelope["code"] == "connection_reset"
     assert running.breaker("up").window.failure == 1
+
+
+# -- trailers: aiohttp's parser puts the last line of one into the next head ------------------
+
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"%x\r\n%b\r\n0\r\n%b\r\n"
+)
+DONE = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+TRAILERS = [b"Set-Cookie: of=A\r\n", b"X-A: 1\r\nTransfer-Encoding: gzip\r\n", b"X: 0\r\n", b""]
+
+
+@pytest.mark.parametrize("trailer", TRAILERS)
+@pytest.mark.parametrize("kind", [b"text/event-stream", b"image/x"])
+async def test_the_trailer_of_an_answer_reaches_no_other_caller(
+    start, upstream, kind, trailer
+) -> None:
+    async def script(visit: Visit) -> None:
+        if visit.number == 1:
+            await visit.send(STREAM % (kind, len(DONE), DONE, trailer))
+        else:
+            await visit.send(answer(200, b"{}"))
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    assert (await call(running.port, "/up/a", "GET", None)).status == 200
+    found = await call(running.port, "/up/b", "GET", None)
+    assert found.status == 200
+    assert [name for name, _ in found.headers][:2] == [b"Content-Type", b"Content-Length"]
+
+
+UPLOAD = (
+    b"POST /up/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2\r\n{}\r\n0\r\n%b\r\n"
+)
+
+
+@pytest.mark.parametrize("trailer", [b"Authorization: Bearer evil\r\nX-A: 1\r\n", TRAILERS[0], b""])
+async def test_the_trailer_of_a_request_is_no_header_of_the_next(start, upstream, trailer) -> None:
+    async def script(visit: Visit) -> None:
+        if visit.request.get(b"transfer-encoding"):
+            while await visit.reader.readline() != b"0\r\n":
+                pass
+            while await visit.reader.readline() != b"\r\n":
+                pass
+        await visit.send(answer(200, b"{}"))
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    for _ in range(2):
+        await caller.send(UPLOAD % trailer)
+        assert (await caller.answer()).status == 200
+        await caller.send(request("/up/b", "GET", None, ("Authorization", "Bearer b")))
+        assert (await caller.answer()).status == 200
+    caller.close()
+    for received in upstream.requests[1::2]:
+        told = [value for name, value in received.headers if name.lower() == b"authorization"]
+        assert told == [b"Bearer b"]
+        assert received.get(b"x-a") is received.get(b"set-cookie") is None
+
+
+@pytest.mark.parametrize("trailer", [b"Authorization: Bearer evil\r\n", b""])
+async def test_what_is_sent_in_one_go_with_the_end_of_chunks_is_not_answered(
+    start, upstream, trailer
+) -> None:
+    upstream.script = numbered if not trailer else says(answer(200, b"{}"))
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(UPLOAD % trailer + request("/up/b", "GET", None))
+    assert (await caller.answer()).status == 200
+    assert await caller.reader.read() == b""
+    assert len(upstream.requests) == 1
+    caller.close()
