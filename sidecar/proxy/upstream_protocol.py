@@ -84,7 +84,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
         """
         self._busy = False
         self._body = None
-        if self._excess or self.should_close:
+        if self._excess or self._head.switched or self.should_close:
             return False
         if self._head.bodiless:
             return self.received == self._head.size

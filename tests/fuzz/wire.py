@@ -48,6 +48,9 @@ GOOD_CALLERS = 4
 LONGEST = 8.0
 """Seconds after which a caller that waits for its answer was forgotten; every clock is shorter."""
 
+READ_SLOWLY = 20_000
+"""Bytes that a slow caller takes its time for, 10 KB a second: well within `LONGEST`."""
+
 HELD = 1.0
 """Seconds of work between two turns of the loop that no round of such small messages needs."""
 
@@ -506,9 +509,10 @@ async def _read(reader: asyncio.StreamReader, play: Play) -> bytes:
         await asyncio.sleep(1.2)
     with contextlib.suppress(ConnectionError):
         while True:
-            if play.reads == "slowly":
+            slowly = play.reads == "slowly" and len(came) < READ_SLOWLY
+            if slowly:
                 await asyncio.sleep(0.01)
-            part = await reader.read(100 if play.reads == "slowly" else 65536)
+            part = await reader.read(100 if slowly else 65536)
             if not part or (play.reads == "leaves" and came):
                 break
             came += part

@@ -14,7 +14,7 @@ from websockets.asyncio.server import serve
 
 from sidecar.proxy.websocket import Frames, close_frame
 
-from .callers import Caller, request
+from .callers import Caller, call, request
 from .upstreams import Visit, answer, says
 
 REALTIME = "/up/v1/realtime?model=gpt-realtime"
@@ -268,6 +268,31 @@ async def test_what_comes_with_the_handshake_is_not_lost(start, upstream) -> Non
     head = upstream.requests[0]
     assert head.get(b"upgrade") == b"websocket"
     assert head.get(b"connection") == b"Upgrade"
+    caller.close()
+
+
+@pytest.mark.parametrize("connection", [b"Connection: Upgrade\r\n", b""])
+async def test_a_connection_that_spoke_frames_carries_no_call(start, upstream, connection) -> None:
+    """Everything that it says comes with the handshake, so that its count looks like a whole answer."""
+    goodbye = close_frame(1000, "", masked=True)
+
+    async def script(visit: Visit) -> None:
+        if visit.request.get(b"upgrade") is None:
+            await visit.send(answer(200, b"of a server that speaks HTTP"))
+            return
+        head = switching(visit).replace(b"Connection: Upgrade\r\n", connection)
+        await visit.send(head + close_frame(1000, "", masked=False))
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE) + goodbye)
+    await caller.head()
+    await told(running)
+    async with asyncio.timeout(HANG):
+        assert (await call(running.port, "/up/x")).body == b"of a server that speaks HTTP"
     caller.close()
 
 
