@@ -94,6 +94,12 @@ def _all_whole(data: bytes) -> list[bytes] | None:
 
     Contents without a CRLF, as events mostly are, can be told at once by splitting there.
     """
+    line = data.find(b"\r\n", 0, LONGEST_SIZE + 2)
+    if line > 0 and data.endswith(b"\r\n") and not data[:line].strip(_DIGITS):
+        # An event that is waited for comes alone.
+        content = data[line + 2 : -2]
+        if content and len(content) == int(data[:line], 16):
+            return [content]
     pieces = data.split(b"\r\n")
     if len(pieces) % 2 == 0 or pieces.pop():
         return None
