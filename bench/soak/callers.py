@@ -144,7 +144,7 @@ class Callers:
             line.close()
             if heard is not None:
                 return seen("cut", heard)
-            return seen("thrown" if kind in calls.STUCK else "nothing")
+            return seen("thrown" if line.waited_for else "nothing")
         except OSError:
             line.close()
             return seen("unreachable")
@@ -156,7 +156,7 @@ class Callers:
                 await line.open(small=kind == "stuck_reader")
             except OSError:
                 return seen("unreachable")
-        line.heard = None
+        line.heard, line.waited_for = None, False
         expects = kind in calls.LEAVING or kind == "stuck_sender"
         body = calls.request_body(kind, id_, number) if calls.KINDS[kind].method == "POST" else b""
         line.write(_request_head(kind, id_, body, expects=expects))
@@ -165,6 +165,7 @@ class Callers:
             if head.status != 100:
                 return await self._rest(line, kind, id_, head, seen)
             if kind == "stuck_sender":
+                line.waited_for = True
                 line.write(body[:-10])
                 head = await line.head()
                 found = await self._rest(line, kind, id_, head, seen)
@@ -265,10 +266,16 @@ class _Told:
 
 
 class _Line:
-    """A caller's connection."""
+    """A caller's connection.
+
+    Attributes:
+        heard: the head of the answer to the call under way.
+        waited_for: the daemon has asked for the rest of a body, and can have thrown its caller out.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self.waited_for = False
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
         self.heard: _Head | None = None

@@ -43,18 +43,19 @@ def tell(*_: object) -> None:
 
 def trace(file: int) -> None:
     """Writes a line for every call that is over: to find the one that does not add up."""
-    from sidecar.telemetry import figures, observer  # noqa: PLC0415 - loaded when it is wanted
+    from sidecar import daemon  # noqa: PLC0415 - loaded when it is wanted
+    from sidecar.telemetry import observer  # noqa: PLC0415
 
-    count = figures.Figures.__call__
-
-    def heard(self: figures.Figures, fact: observer.Fact) -> None:
-        count(self, fact)
+    def hear(fact: observer.Fact) -> None:
         if isinstance(fact, observer.CallFinished):
             ending, verdict = observer.ending_of(fact), fact.verdict or "-"
             line = f"{fact.correlation_id} {fact.decision} {fact.status} {verdict} {ending}\n"
             os.write(file, line.encode())
 
-    figures.Figures.__call__ = heard  # type: ignore[method-assign] # it is a window
+    def heard_too(*listeners: observer.Listener) -> observer.Observer:
+        return observer.Observer(*listeners, hear)
+
+    daemon.Observer = heard_too  # type: ignore[misc,assignment] # it is a window
 
 
 def main() -> int:
