@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from bench.soak import calls
 from bench.soak.books import Books, Life
-from bench.soak.callers import Seen
+from bench.soak.callers import Callers, Seen
+from bench.soak.callers import _Line as Line
 from bench.soak.trouble import Span
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -35,6 +37,30 @@ def test_a_short_soak(tmp_path: Path) -> None:
     assert told["calls"] > 500
     assert set(told["trouble"]) >= {"reload", "restart_daemon", "restart_upstream", "freeze"}
     assert set(told["kinds"]) >= {"ok", "stream", "typo", "boom"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "ending"),
+    [
+        ("stuck_reader", b"", "nothing"),
+        ("stuck_sender", b"", "nothing"),
+        ("stuck_sender", b"HTTP/1.1 100 Continue\r\n\r\n", "thrown"),
+        ("ok", b"", "nothing"),
+    ],
+)
+async def test_who_was_never_heard_was_not_thrown_out(kind, says, ending) -> None:
+    """As by a daemon that stops with the connection still in its queue."""
+
+    async def hangs_up(reader, writer) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(says)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(hangs_up, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        told = await Callers(port, 0, 1).call(Line(port), kind, 1)
+    assert told.ending == ending
 
 
 def seen(**more) -> Seen:
