@@ -161,7 +161,7 @@ class Wrk:
 # -- our own --------------------------------------------------------------------------------
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-_SENT_AT = re.compile(rb'"t":(\d+),')
+_SENT_AT = re.compile(rb'"content":" (\d+)"')
 _LAST_CHUNK = b"0\r\n\r\n"
 
 

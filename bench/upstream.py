@@ -80,9 +80,10 @@ ROLE = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":"gpt-bench-mini",'
     b'"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
 )
+# The text alone changes from event to event, as in a real stream: it is when the event was sent.
 EVENT = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":"gpt-bench-mini",'
-    b'"t":%d,"choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
+    b'"choices":[{"index":0,"delta":{"content":" %d"},"finish_reason":null}]}\n\n'
 )
 STOP = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":"gpt-bench-mini",'

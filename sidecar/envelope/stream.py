@@ -44,6 +44,7 @@ from sidecar.envelope.model_events import (
     meaning_of_frame,
     payload_of_chunk,
 )
+from sidecar.envelope.refrain import Refrain
 from sidecar.envelope.rules import OperatorRule
 from sidecar.envelope.vocabulary import (
     ERROR_EVENTS,
@@ -139,11 +140,22 @@ def told_by_type(content_type: str | None) -> bool | None:
     return False
 
 
-_HARMLESS = tuple(
+_Harmless = tuple[str, tuple[str, ...], re.Pattern[str]]
+
+_HARMLESS: tuple[_Harmless, ...] = tuple(
     (word, tuple(word + end for end in ends), re.compile(f"{word}(?!{'|'.join(ends)})"))
     for word, ends in HARMLESS_AS
 )
 """A word, the phrases in which it says nothing, and what finds it outside of them."""
+
+_FIELDS = ("id:", "retry:", "\n:")
+_DOTTED = tuple(word for word in SIGNIFICANT if "." in word)
+_WORDS = tuple(word for word in SIGNIFICANT if word not in _FIELDS and word not in _DOTTED)
+_HARMLESS_FIELDS = tuple(found for found in _HARMLESS if found[0] == "event")
+_HARMLESS_DOTTED = tuple(found for found in _HARMLESS if "." in found[0])
+_HARMLESS_WORDS = tuple(
+    found for found in _HARMLESS if found not in _HARMLESS_FIELDS and found not in _HARMLESS_DOTTED
+)
 
 
 def plain_length(chunk: bytes) -> int:
@@ -169,13 +181,24 @@ def plain_length(chunk: bytes) -> int:
 
 
 def _is_plain(text: str) -> bool:
-    for word in SIGNIFICANT:
+    if _says(text, _WORDS, _HARMLESS_WORDS):
+        return False
+    # A single character is found much faster than a word, and most events have neither of these.
+    if "." in text and _says(text, _DOTTED, _HARMLESS_DOTTED):
+        return False
+    one_line = text.find("\n") == len(text) - 2
+    return one_line or not _says(text, _FIELDS, _HARMLESS_FIELDS)
+
+
+def _says(text: str, words: tuple[str, ...], harmless: tuple[_Harmless, ...]) -> bool:
+    """Is one of the words there, or one of the harmless outside of the phrases in which it is?"""
+    for word in words:
         if word in text:
-            return False
-    for word, phrases, _ in _HARMLESS:
+            return True
+    for word, phrases, _ in harmless:
         if word in text and text.count(word) != sum(map(text.count, phrases)):
-            return False
-    return True
+            return True
+    return False
 
 
 class StreamReader:
@@ -224,6 +247,7 @@ class StreamReader:
         self._secrets = secrets
         self._parser: SseParser | LinesParser | JsonArrayParser | FrameParser | None = None
         self._sse: SseParser | None = None
+        self._refrain = Refrain()
         self._start = b""
         self._frames: FramesParser | None = None
         self._signs = tuple(sign.decode() for sign in self._dialect.signs)
@@ -311,9 +335,15 @@ class StreamReader:
         if not (self._known and parser.between_events):
             # Where the words of a stream are not known yet, mere content tells them.
             return chunk
-        if any(chunk.find(sign) >= 0 for sign in self._dialect.signs):
-            return chunk
-        return chunk[plain_length(chunk) :]
+        for sign in self._dialect.signs:
+            if chunk.find(sign) >= 0:
+                return chunk
+        if self._refrain.repeats(chunk):
+            return b""
+        plain = plain_length(chunk)
+        if plain == len(chunk):
+            self._refrain.learn(chunk)
+        return chunk[plain:]
 
     def _choose(self, chunk: bytes, *, final: bool) -> bytes:
         """Choose the parser by media type, else by the first bytes; return the bytes to parse."""

@@ -79,6 +79,15 @@ class Chunks:
             at = end + 2
         return Cut(first, whole, at)
 
+    def contents(self, data: bytes) -> bytes | None:
+        """The contents of what is whole chunks alone; None where `cut` has to look."""
+        if self._owed or self._line or self.lost:
+            return None
+        whole = _all_whole(data)
+        if whole is None:
+            return None
+        return whole[0] if len(whole) == 1 else b"".join(whole)
+
     def _begun(self, data: bytes) -> None:
         """The line of a size that had begun goes on: that chunk is the parser's."""
         line, self._line = self._line, b""
@@ -94,15 +103,18 @@ def _all_whole(data: bytes) -> list[bytes] | None:
 
     Contents without a CRLF, as events mostly are, can be told at once by splitting there.
     """
+    if not data.endswith(b"\r\n"):
+        return None
     line = data.find(b"\r\n", 0, LONGEST_SIZE + 2)
-    if line > 0 and data.endswith(b"\r\n") and not data[:line].strip(_DIGITS):
+    if line > 0 and not data[:line].strip(_DIGITS):
         # An event that is waited for comes alone.
         content = data[line + 2 : -2]
         if content and len(content) == int(data[:line], 16):
             return [content]
     pieces = data.split(b"\r\n")
-    if len(pieces) % 2 == 0 or pieces.pop():
+    if len(pieces) % 2 == 0:
         return None
+    pieces.pop()
     sizes, contents = pieces[::2], pieces[1::2]
     # Python's numbers may have a sign, blanks, underscores and a prefix; a chunk's size may not.
     odd = b"".join(sizes).translate(None, _DIGITS)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from aiohttp import StreamReader
 
+from sidecar.proxy.chunks import Chunks
+
 
 class Follower:
     """Reads a body as it comes, and hands it over in the same turn of the loop.
@@ -64,6 +66,16 @@ class Follower:
         except Exception as error:  # noqa: BLE001 - it is raised where the call waits
             self.over.set_exception(error)
         return True
+
+    def took(self, chunks: Chunks, data: bytes) -> bool:
+        """Hands over a piece of a body in chunks, if that can be done without the parser.
+
+        Args:
+            chunks: follows the framing of the body.
+            data: the piece as it came.
+        """
+        part = chunks.contents(data)
+        return part is not None and self.hand(part)
 
     def _read(self) -> bool:
         """Hands over what is there; False if that was the last."""

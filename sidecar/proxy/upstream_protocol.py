@@ -20,6 +20,8 @@ from sidecar.proxy.heads import AnswerHead
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 from sidecar.proxy.paced import Flow, Paced, Said
 
+CRLF = b"\r\n"
+
 
 class UpstreamProtocol(Paced, ResponseHandler):
     """A connection to the upstream that knows what it was asked, and distrusts what it was not.
@@ -97,6 +99,12 @@ class UpstreamProtocol(Paced, ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """Counts, and keeps from the parser what is no part of the answer that was asked for."""
+        follower, chunks = self.follower, self._chunks
+        if follower is not None and chunks is not None and data and follower.took(chunks, data):
+            # Nearly every event of a stream comes so, and this is all that is done for it here.
+            self.received += len(data)
+            self._last = CRLF
+            return
         # Before the first exchange the connector speaks here, to an egress proxy.
         if data and self.calls:
             if self._head.switched:
