@@ -106,11 +106,11 @@ def _all_whole(data: bytes) -> list[bytes] | None:
     if not data.endswith(b"\r\n"):
         return None
     line = data.find(b"\r\n", 0, LONGEST_SIZE + 2)
-    if line > 0 and not data[:line].strip(_DIGITS):
+    length = len(data) - line - 4
+    alone = line > 0 and length > 0 and not data[:line].strip(_DIGITS)
+    if alone and length == int(data[:line], 16):
         # An event that is waited for comes alone.
-        content = data[line + 2 : -2]
-        if content and len(content) == int(data[:line], 16):
-            return [content]
+        return [data[line + 2 : line + 2 + length]]
     pieces = data.split(b"\r\n")
     if len(pieces) % 2 == 0:
         return None

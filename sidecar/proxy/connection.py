@@ -11,6 +11,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from aiohttp import StreamReader
@@ -87,6 +88,7 @@ class Connection(Paced):
         "_closing",
         "_current",
         "_deaf",
+        "_ending",
         "_flow",
         "_handler",
         "_idle_timer",
@@ -123,6 +125,7 @@ class Connection(Paced):
         self._last_heard = 0.0
         self._last_resort: asyncio.TimerHandle | None = None
         self._tail = b""
+        self._ending = b""
         self._closing = False
         self._deaf = False
         self.busy = False
@@ -196,14 +199,23 @@ class Connection(Paced):
             return
         self._upgraded = upgraded
         self._tail = tail
+        self._queue(messages)
+        if self._chunked is not None and not upgraded:
+            self._ending = (self._ending + data)[-3:]
+            if self._chunked.is_eof() and self._ending != b"\n\r\n":
+                # Behind the body the next request has begun, in a parser that is not used again.
+                self._deaf = True
+
+    def _queue(self, messages: Sequence[tuple[RawRequestMessage, StreamReader]]) -> None:
+        for message in messages:
+            if self._chunked is not None:
+                self._deaf = True
+                break
+            self._messages.append(message)
+            if message[0].chunked:
+                self._chunked = message[1]
+                self._ending = b""
         if messages:
-            for message in messages:
-                if self._chunked is not None:
-                    self._deaf = True
-                    break
-                self._messages.append(message)
-                if message[0].chunked:
-                    self._chunked = message[1]
             self._wake()
             if not self._buffer_paused and len(self._messages) >= PIPELINE:
                 self._pause_reading_for_buffer()

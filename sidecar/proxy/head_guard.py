@@ -38,6 +38,12 @@ class HeadGuard:
         """
         at = 0
         while True:
+            if not self._first and data.startswith((b"\r", b"\n"), at):
+                # The parser passes over blank lines before a status line.
+                begin, at = at, len(data) - len(data[at:].lstrip(b"\r\n"))
+                self.size += at - begin
+                if at == len(data):
+                    return at
             if len(self._first) < 12:
                 self._first += data[at : at + 12 - len(self._first)]
             carried = len(self._carry)

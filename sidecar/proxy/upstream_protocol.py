@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.helpers import _EXC_SENTINEL
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 
@@ -199,6 +200,17 @@ class UpstreamProtocol(Paced, ResponseHandler):
         self.set_exception(HttpProcessingError(code=502, message="folded header"))
         if self.transport is not None:
             self.transport.close()
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
+        """No answer can be read any more: whoever reads the body hears of it too.
+
+        aiohttp tells it only of a connection that is lost in the middle, and not of bytes that
+        break its framing.
+        """
+        super().set_exception(exc, exc_cause)
+        body = self._payload
+        if isinstance(body, StreamReader) and not body.is_eof() and body.exception() is None:
+            body.set_exception(exc)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Wakes whoever waits to write, or for the end of both directions."""

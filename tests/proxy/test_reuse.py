@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -257,4 +258,48 @@ async def test_what_is_sent_in_one_go_with_the_end_of_chunks_is_not_answered(
     assert (await caller.answer()).status == 200
     assert await caller.reader.read() == b""
     assert len(upstream.requests) == 1
+    caller.close()
+
+
+@pytest.mark.parametrize("trailer", [b"X-T: 1\r\n", b""])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            b"POST /up/b HTTP/1.1\r\nHost: localhost\r\nX: ",
+            b"GET /up/evil HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        (b"GET /up/", b"b HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        (b"GET /up/b HTTP/1.1\r\nHost: localhost\r", b"\n\r\n"),
+        (b"GET /up/b HTTP/1.1\r\nHost: localhost\r\n", b"\r\n"),
+    ],
+)
+async def test_half_a_head_behind_the_end_of_chunks_is_no_beginning(
+    start, upstream, trailer, first, second
+) -> None:
+    """What was sent ahead is not answered, and least of all is its rest read as another request."""
+    upstream.script = says(answer(200, b"{}"))
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(UPLOAD % trailer + first)
+    assert (await caller.answer()).status == 200
+    with suppress(ConnectionError):
+        await caller.send(second)
+        async with asyncio.timeout(5):
+            assert await caller.reader.read() == b""
+    assert len(upstream.requests) == 1
+    caller.close()
+
+
+@pytest.mark.parametrize("trailer", [b"X-T: 1\r\n", b""])
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 5, 9])
+async def test_the_end_of_chunks_in_two_pieces(start, upstream, trailer, cut) -> None:
+    running = await start({"up": upstream.url})
+    upload = UPLOAD % trailer
+    caller = await Caller.connect(running.port)
+    for _ in range(2):
+        await caller.send(upload[:-cut])
+        await asyncio.sleep(0.01)
+        await caller.send(upload[-cut:])
+        assert (await caller.answer()).status == 200
     caller.close()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from contextlib import suppress
 
 import pytest
 import zstandard
 
 from sidecar.proxy import relay
 
-from .callers import chat, request
+from .callers import call, chat, request
 from .test_streams import CHAT, DONE, HEAD, chunk, delta, scripted, stream
 from .upstreams import Visit
 
@@ -286,3 +287,35 @@ async def test_one_object_is_no_stream(start, upstream, body) -> None:
     found = await caller.answer()
     assert (found.clean, found.body) == (True, whole)
     assert "a whole answer" in running.calls[-1].rule
+
+
+@pytest.mark.parametrize("broken", [b"ZZ\r\n", b"<html>oops", b"0\r\nBad Name: x\r\n\r\n"])
+@pytest.mark.parametrize("content_type", [b"text/event-stream", b"application/json", b"image/png"])
+@pytest.mark.parametrize("pause", [0.0, 0.1])
+async def test_chunks_that_break_off_into_something_else(
+    start, upstream, broken, content_type, pause
+) -> None:
+    """Nothing more can come: nobody waits for a clock."""
+    event = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+
+    async def script(visit: Visit) -> None:
+        await visit.read_body()
+        await visit.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"%x\r\n%b\r\n" % (content_type, len(event), event)
+        )
+        await asyncio.sleep(pause)
+        await visit.send(broken)
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    async with asyncio.timeout(5):
+        with suppress(asyncio.IncompleteReadError):
+            await call(running.port, "/up/v1/chat/completions", "POST", b"{}")
+        while not running.calls:
+            await asyncio.sleep(0.005)
+    told = running.calls[-1]
+    assert told.verdict == "failure"
+    assert told.envelope.code in ("invalid_upstream_response", "stream_truncated")

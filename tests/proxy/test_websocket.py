@@ -296,6 +296,30 @@ async def test_a_connection_that_spoke_frames_carries_no_call(start, upstream, c
     caller.close()
 
 
+@pytest.mark.parametrize("blank", [b"\r\n", b"\n\r\n"])
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+async def test_blank_lines_before_the_handshake(start, upstream, blank, pause) -> None:
+    """The parser passes over them."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(blank)
+        await asyncio.sleep(pause)
+        await visit.send(switching(visit) + b"\x81\x05early" + close_frame(1000, "", masked=False))
+        await visit.closed()
+        visit.keep = False
+
+    upstream.script = script
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
+    await caller.head()
+    async with asyncio.timeout(HANG):
+        assert await caller.reader.readexactly(7) == b"\x81\x05early"
+    await caller.send(close_frame(1000, "", masked=True))
+    assert (await told(running)).verdict == "success"
+    caller.close()
+
+
 @pytest.mark.parametrize("goodbye", [True, False])
 async def test_a_caller_that_leaves_closes_the_upstream(start, upstream, goodbye) -> None:
     ended = asyncio.Event()
