@@ -461,6 +461,8 @@ class Breaker(CircuitBreakerListener):
         """Close it, forget window, run and doubling, and take back everything set by hand."""
         self._forced = self._mode_override = None
         self._start_over(Event.CLOSE, _because("reset", reason), now)
+        # Also of one that was closed, whose last order no longer holds.
+        self._reason = _because("reset", reason)
         self._apply_mode(now)
 
     def pardon(self, since: float, now: float, reason: str) -> None:
