@@ -182,6 +182,7 @@ class Connection(Paced):
             return
         if data:
             self._last_heard = self._loop.time()
+            self._ending = data[-3:] if len(data) > 2 else (self._ending + data)[-3:]
         if self._said is not None:
             self._said(data)
             return
@@ -200,11 +201,9 @@ class Connection(Paced):
         self._upgraded = upgraded
         self._tail = tail
         self._queue(messages)
-        if self._chunked is not None and not upgraded:
-            self._ending = (self._ending + data)[-3:]
-            if self._chunked.is_eof() and self._ending != b"\n\r\n":
-                # Behind the body the next request has begun, in a parser that is not used again.
-                self._deaf = True
+        if self._chunked is not None and not upgraded and self._chunked.is_eof():
+            # Else the next request has begun behind the body, in a parser that is not used again.
+            self._deaf = self._deaf or self._ending != b"\n\r\n"
 
     def _queue(self, messages: Sequence[tuple[RawRequestMessage, StreamReader]]) -> None:
         for message in messages:
@@ -214,7 +213,6 @@ class Connection(Paced):
             self._messages.append(message)
             if message[0].chunked:
                 self._chunked = message[1]
-                self._ending = b""
         if messages:
             self._wake()
             if not self._buffer_paused and len(self._messages) >= PIPELINE:

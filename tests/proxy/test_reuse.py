@@ -303,3 +303,16 @@ async def test_the_end_of_chunks_in_two_pieces(start, upstream, trailer, cut) ->
         await caller.send(upload[-cut:])
         assert (await caller.answer()).status == 200
     caller.close()
+
+
+async def test_a_request_that_waits_in_the_parser_has_its_end_all_the_same(start, upstream) -> None:
+    """Read when there is room again, and not with the bytes that came last."""
+    running = await start({"up": upstream.url})
+    caller = await Caller.connect(running.port)
+    sized = b"x" * 300_000
+    first = b"POST /up/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n" + sized
+    for _ in range(3):
+        await caller.send(first + UPLOAD % b"")
+        assert (await caller.answer()).status == 200
+        assert (await caller.answer()).status == 200
+    caller.close()
