@@ -170,7 +170,9 @@ class Books:
             "draining": self._disturbed(one, "restart"),
             "unknown_provider": provider == "passing",
             "connect_error": away,
-            "timeout": away,
+            # Who was to leave and had no time to, has seen the clock that would have come next.
+            "timeout": away
+            or (one.kind in calls.LEAVING and self._disturbed(one, "callers stalled")),
             "upstream_error": away or one.code == "connection_closed",
         }
         return "" if causes.get(one.decision) else f"{one.decision or 'this'} has no cause"
