@@ -44,7 +44,7 @@ def main() -> int:
         sys.stderr.write("the soak reads /proc and runs on Linux only\n")
         return 2
     machine.raise_descriptor_limit(8192)
-    # The callers remember a million calls: to look through them takes a second, in which none calls.
+    # The callers remember a million calls, and a look through all of them would halt them a second.
     gc.set_threshold(100_000, 10, 1_000_000)
     seed = int(time.time()) if chosen.seed is None else chosen.seed
     if chosen.keep is not None:

@@ -201,9 +201,10 @@ class Connection(Paced):
         self._upgraded = upgraded
         self._tail = tail
         self._queue(messages)
-        if self._chunked is not None and not upgraded and self._chunked.is_eof():
-            # Else the next request has begun behind the body, in a parser that is not used again.
-            self._deaf = self._deaf or self._ending != b"\n\r\n"
+        ended = self._chunked is not None and self._chunked.is_eof() and not upgraded
+        if ended and self._ending != b"\n\r\n":
+            # The next request has begun behind the body, in a parser that is not used again.
+            self._deaf = True
 
     def _queue(self, messages: Sequence[tuple[RawRequestMessage, StreamReader]]) -> None:
         for message in messages:
