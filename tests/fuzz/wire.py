@@ -507,7 +507,8 @@ async def _read(reader: asyncio.StreamReader, play: Play) -> bytes:
     came = b""
     if play.reads == "nothing":
         await asyncio.sleep(1.2)
-    with contextlib.suppress(ConnectionError):
+    # Closing one half of a connection that is gone is an OSError of no better kind.
+    with contextlib.suppress(OSError):
         while True:
             slowly = play.reads == "slowly" and len(came) < READ_SLOWLY
             if slowly:
