@@ -140,22 +140,11 @@ def told_by_type(content_type: str | None) -> bool | None:
     return False
 
 
-_Harmless = tuple[str, tuple[str, ...], re.Pattern[str]]
-
-_HARMLESS: tuple[_Harmless, ...] = tuple(
+_HARMLESS = tuple(
     (word, tuple(word + end for end in ends), re.compile(f"{word}(?!{'|'.join(ends)})"))
     for word, ends in HARMLESS_AS
 )
 """A word, the phrases in which it says nothing, and what finds it outside of them."""
-
-_FIELDS = ("id:", "retry:", "\n:")
-_DOTTED = tuple(word for word in SIGNIFICANT if "." in word)
-_WORDS = tuple(word for word in SIGNIFICANT if word not in _FIELDS and word not in _DOTTED)
-_HARMLESS_FIELDS = tuple(found for found in _HARMLESS if found[0] == "event")
-_HARMLESS_DOTTED = tuple(found for found in _HARMLESS if "." in found[0])
-_HARMLESS_WORDS = tuple(
-    found for found in _HARMLESS if found not in _HARMLESS_FIELDS and found not in _HARMLESS_DOTTED
-)
 
 
 def plain_length(chunk: bytes) -> int:
@@ -181,24 +170,13 @@ def plain_length(chunk: bytes) -> int:
 
 
 def _is_plain(text: str) -> bool:
-    if _says(text, _WORDS, _HARMLESS_WORDS):
-        return False
-    # A single character is found much faster than a word, and most events have neither of these.
-    if "." in text and _says(text, _DOTTED, _HARMLESS_DOTTED):
-        return False
-    one_line = text.find("\n") == len(text) - 2
-    return one_line or not _says(text, _FIELDS, _HARMLESS_FIELDS)
-
-
-def _says(text: str, words: tuple[str, ...], harmless: tuple[_Harmless, ...]) -> bool:
-    """Is one of the words there, or one of the harmless outside of the phrases in which it is?"""
-    for word in words:
+    for word in SIGNIFICANT:
         if word in text:
-            return True
-    for word, phrases, _ in harmless:
+            return False
+    for word, phrases, _ in _HARMLESS:
         if word in text and text.count(word) != sum(map(text.count, phrases)):
-            return True
-    return False
+            return False
+    return True
 
 
 class StreamReader:

@@ -21,8 +21,6 @@ from sidecar.proxy.heads import AnswerHead
 from sidecar.proxy.limits import MAX_HEADERS, MAX_LINE, READ_SIZE
 from sidecar.proxy.paced import Flow, Paced, Said
 
-CRLF = b"\r\n"
-
 
 class UpstreamProtocol(Paced, ResponseHandler):
     """A connection to the upstream that knows what it was asked, and distrusts what it was not.
@@ -104,7 +102,7 @@ class UpstreamProtocol(Paced, ResponseHandler):
         if follower is not None and chunks is not None and data and follower.took(chunks, data):
             # Nearly every event of a stream comes so, and this is all that is done for it here.
             self.received += len(data)
-            self._last = CRLF
+            self._last = b"\r\n"
             return
         # Before the first exchange the connector speaks here, to an egress proxy.
         if data and self.calls:

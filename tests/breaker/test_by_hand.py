@@ -180,6 +180,14 @@ class TestReset:
         at.settle(late, Verdict.FAILURE)
         assert at.shown.consecutive_failures == 0
 
+    def test_takes_the_place_of_an_older_order_as_the_reason(self, scene):
+        at = scene()
+        at.breaker.force(State.OPEN, at.now)
+        at.breaker.force(State.CLOSED, at.now)
+        assert at.shown.reason == "forced closed"
+        at.breaker.reset(at.now)
+        assert at.shown.reason == "reset"
+
     def test_to_a_configured_off(self, scene):
         at = scene(mode=Mode.OFF)
         at.breaker.set_mode(Mode.ENFORCE, at.now)

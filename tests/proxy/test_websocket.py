@@ -49,6 +49,14 @@ def url(running, path: str = REALTIME) -> str:
     return f"ws://127.0.0.1:{running.port}{path}"
 
 
+async def joined(running, ahead: bytes = b"") -> Caller:
+    """A caller whose handshake was answered, and who sent something ahead of the answer."""
+    caller = await Caller.connect(running.port)
+    await caller.send(request(REALTIME, "GET", None, *UPGRADE) + ahead)
+    await caller.head()
+    return caller
+
+
 async def told(running, count: int = 1):
     async with asyncio.timeout(HANG):
         while len(running.calls) < count:
@@ -131,9 +139,7 @@ async def test_a_close_counts_whoever_ends_the_connection(
 
     upstream.script = script
     running = await start({"up": upstream.url})
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
-    await caller.head()
+    caller = await joined(running)
     await caller.reader.readexactly(len(close_frame(code, "told so", masked=False)))
     if answers:
         await caller.send(close_frame(code, "", masked=True))
@@ -159,9 +165,7 @@ async def test_a_socket_that_stays_open_after_both_goodbyes(start, upstream, fir
 
     upstream.script = script
     running = await start({"up": upstream.url})
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
-    await caller.head()
+    caller = await joined(running)
     if first == "upstream":
         await caller.reader.readexactly(len(close_frame(1000, "", masked=False)))
     await caller.send(goodbye)
@@ -187,9 +191,7 @@ async def test_only_an_upstream_that_owes_an_answer_is_abandoned(
     running = await start(
         {"up": {"upstream": upstream.url, "dialect": "openai", "timeouts": timeouts}}
     )
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
-    await caller.head()
+    caller = await joined(running)
     if asks:
         await caller.send(b"\x81\x80abcd")
     # What is tested is a silence that is longer than the limit.
@@ -287,9 +289,7 @@ async def test_a_connection_that_spoke_frames_carries_no_call(start, upstream, c
 
     upstream.script = script
     running = await start({"up": upstream.url})
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE) + goodbye)
-    await caller.head()
+    caller = await joined(running, goodbye)
     await told(running)
     async with asyncio.timeout(HANG):
         assert (await call(running.port, "/up/x")).body == b"of a server that speaks HTTP"
@@ -310,9 +310,7 @@ async def test_blank_lines_before_the_handshake(start, upstream, blank, pause) -
 
     upstream.script = script
     running = await start({"up": upstream.url})
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
-    await caller.head()
+    caller = await joined(running)
     async with asyncio.timeout(HANG):
         assert await caller.reader.readexactly(7) == b"\x81\x05early"
     await caller.send(close_frame(1000, "", masked=True))
@@ -332,9 +330,7 @@ async def test_a_caller_that_leaves_closes_the_upstream(start, upstream, goodbye
 
     upstream.script = script
     running = await start({"up": upstream.url})
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
-    await caller.head()
+    caller = await joined(running)
     if goodbye:
         await caller.send(close_frame(1000, "", masked=True))
     await caller.closed()
@@ -358,9 +354,7 @@ async def test_a_caller_that_hangs_up_on_a_goodbye_does_not_undo_it(
 
     upstream.script = script
     running = await start({"up": upstream.url})
-    caller = await Caller.connect(running.port)
-    await caller.send(request(REALTIME, "GET", None, *UPGRADE))
-    await caller.head()
+    caller = await joined(running)
     assert await caller.reader.readexactly(4) == close_frame(code, "", masked=False)
     await caller.closed()
     assert (await told(running)).verdict == verdict
