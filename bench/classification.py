@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from bench.upstream import COMPLETION
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 
 if TYPE_CHECKING:
     from bench.scenarios import Bench

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Classified, Headers, Seen
+from sidecar.envelope.model import Classified, Seen
 from sidecar.envelope.stream import StreamReader, is_stream
 
 _ROOT = Path(__file__).resolve().parent.parent

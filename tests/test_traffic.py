@@ -5,8 +5,9 @@ import random
 from sidecar.breaker.model import Kind, Outcome, ProviderSettings, Refusal
 from sidecar.breaker.registry import Registry
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen, Verdict
+from sidecar.envelope.model import Seen, Verdict
 from tests.cases import all_cases, classify_case
 
 MODELS = ["gpt-x", "gpt-y", "~v1/files", "~v1/models"]

@@ -17,9 +17,10 @@ from sidecar.audit.plans import Key
 from sidecar.audit.questions import Identity, Question
 from sidecar.config.resolved import Provider
 from sidecar.envelope.credentials import carries_credential, request_secrets
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import inflate
-from sidecar.envelope.model import Classified, Headers, Seen
+from sidecar.envelope.model import Classified, Seen
 from sidecar.envelope.stream import classify_stream, is_stream
 from sidecar.proxy import headers, replies
 from sidecar.proxy.exchange import Exchange

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 
 REQUESTS = 3
 """Requests that both SDKs make of one call at most: the first, and `max_retries`, 2."""

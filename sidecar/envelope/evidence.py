@@ -26,8 +26,9 @@ from sidecar.envelope.fields import (
     param_of,
     status_like,
 )
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.locate import Found, find_error, is_problem
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 
 # Words that say no more than that there is an error.
 _EMPTY_WORDS = frozenset(

@@ -6,11 +6,12 @@ frozen records: nothing here decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
+
+from sidecar.envelope.headers import Headers
 
 
 class ErrorClass(StrEnum):
@@ -167,41 +168,6 @@ def with_raw(envelope: Envelope, look: RawMaker) -> Envelope:
     except Exception as error:  # noqa: BLE001 - the error is told all the same
         raw = {"fault": type(error).__name__}
     return msgspec.structs.replace(envelope, raw=raw)
-
-
-class Headers:
-    """The headers of one message: ordered, repeatable, names matched without case.
-
-    Values are text (latin-1 of the wire bytes), so that every byte survives.
-    """
-
-    __slots__ = ("_first", "pairs")
-
-    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        self.pairs = tuple(pairs)
-        self._first = {name.lower(): value for name, value in reversed(self.pairs)}
-
-    @classmethod
-    def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """From the byte pairs of a parsed message."""
-        return cls([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
-
-    def get(self, name: str) -> str | None:
-        """The first value of a header (name in lower case), or None."""
-        return self._first.get(name)
-
-    def get_all(self, name: str) -> list[str]:
-        """Every value of a header (name in lower case), in order."""
-        return [value for key, value in self.pairs if key.lower() == name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._first
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self.pairs)
-
-    def __repr__(self) -> str:
-        return f"Headers({list(self._first)})"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 
 #: Causes behind causes that are looked at; SQLAlchemy over a pool over a driver is four.
 DEEPEST = 10

@@ -18,9 +18,10 @@ import msgspec
 
 from sidecar.envelope import database, dialects, http, sdk
 from sidecar.envelope.decode import well_formed
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.inflate import inflate
 from sidecar.envelope.members import RecordedError, check_error, is_pair, shown, whole
-from sidecar.envelope.model import Classified, Headers, Seen, Source
+from sidecar.envelope.model import Classified, Seen, Source
 from sidecar.envelope.raised import Raised, recorded
 from sidecar.envelope.stream import classify_stream, is_stream
 

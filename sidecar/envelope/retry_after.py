@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
 
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 
 # RFC 9110 names no bound; a number of 30 days or more in a wait is an epoch that lost its way.
 _LONGEST_DELTA = 30 * 86400.0

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from sidecar.envelope.model import ErrorClass, Headers, Verdict
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import ErrorClass, Verdict
 
 Scalar = str | int | float | bool | None
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Classified, ErrorClass, Headers, Seen
+from sidecar.envelope.model import Classified, ErrorClass, Seen
 from sidecar.envelope.stream import FRAMES_TYPE, StreamReader
 from sidecar.faults import answers, failing_events
 

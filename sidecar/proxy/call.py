@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
 from sidecar.breaker.model import Kind, Outcome, Refusal, State
-from sidecar.envelope.model import Classified, Envelope, Headers, Verdict
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Classified, Envelope, Verdict
 from sidecar.envelope.model_name import model_in_query
 from sidecar.envelope.redact import shown_name, shown_path
 from sidecar.faults.injector import Fault as InjectedFault

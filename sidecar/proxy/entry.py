@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from sidecar import clock as machine
 from sidecar.breaker.model import Mode, Outcome, Refusal
-from sidecar.envelope.model import Headers, Verdict
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Verdict
 from sidecar.proxy.failures import Refused
 from sidecar.proxy.hints import nothing_left
 from sidecar.proxy.passage import Passage, concerns_gates

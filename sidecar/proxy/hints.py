@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sidecar.breaker.gating import Hint
 from sidecar.envelope import retry_after
-from sidecar.envelope.model import Envelope, Headers
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Envelope
 
 _OUTRIGHT = (*retry_after.IN_MILLISECONDS, retry_after.IN_SECONDS)
 

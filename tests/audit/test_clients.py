@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from sidecar.audit import clients
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 
 STATUSES = [400, 401, 402, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 431, 451,
             499, 500, 501, 502, 503, 504, 507, 520, 529, 599]  # fmt: skip

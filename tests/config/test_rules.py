@@ -2,7 +2,8 @@
 
 import pytest
 
-from sidecar.envelope.model import ErrorClass, Headers, Verdict
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import ErrorClass, Verdict
 from sidecar.envelope.rules import ABSENT, Condition, OperatorRule
 
 

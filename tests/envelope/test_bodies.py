@@ -8,8 +8,9 @@ import pytest
 
 from sidecar.envelope.dialects import NAMES, get
 from sidecar.envelope.events import SseParser
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Envelope, ErrorClass, Headers, Seen, Source
+from sidecar.envelope.model import Envelope, ErrorClass, Seen, Source
 from sidecar.envelope.stream import StreamReader
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"

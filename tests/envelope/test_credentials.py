@@ -10,8 +10,9 @@ import pytest
 
 from sidecar.envelope.credentials import Redactor, request_secrets
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.stream import StreamReader, classify_stream
 
 SECRET = "hush0Secret77Key99"

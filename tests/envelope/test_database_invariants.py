@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sidecar.envelope import sdk
 from sidecar.envelope.database import classify
 from sidecar.envelope.databases import READERS
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.policy import header_envelope
 from sidecar.envelope.raised import Raised, recorded
 from tests.cases import all_cases

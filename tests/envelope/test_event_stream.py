@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.event_stream import FrameParser, frame, length_of
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Seen
 from sidecar.envelope.stream import StreamReader, is_stream
 from sidecar.proxy.events import LONGEST_TAIL, FrameTail
 from tests.cases import NOW

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.frames import FramesParser
-from sidecar.envelope.model import Envelope, ErrorClass, Headers, Seen, Source
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Envelope, ErrorClass, Seen, Source
 from sidecar.envelope.protobuf import from_base64, retry_delay, retry_delay_in_status
 from sidecar.envelope.stream import StreamReader
 from tests.cases import NOW

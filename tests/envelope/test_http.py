@@ -5,8 +5,9 @@ import json
 import pytest
 
 from sidecar.envelope.dialects import NAMES, get, guess
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import ErrorClass, Headers, Seen, Verdict
+from sidecar.envelope.model import ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import Condition, OperatorRule
 from tests.cases import NOW, all_cases
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import NAMES, get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Classified, Headers, Seen
+from sidecar.envelope.model import Classified, Seen
 from sidecar.envelope.policy import header_envelope, status_for
 from sidecar.envelope.stream import StreamReader
 from tests.cases import NOW, all_cases

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.json_array import JsonArrayParser
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.stream import StreamReader
 from tests.cases import NOW
 

@@ -12,8 +12,9 @@ import pytest
 from sidecar.envelope.decode import decode, decode_wrapped
 from sidecar.envelope.dialects import get
 from sidecar.envelope.fields import is_prose, last_segment, normal
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.retry_after import from_headers, from_prose
 from tests.cases import NOW, classify_case
 from tests.envelope.test_cases import check, ids

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
 from sidecar.envelope.event_stream import frame
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.stream import StreamReader
 from tests.cases import NOW
 from tests.envelope.test_invariants import check

@@ -7,9 +7,10 @@ import pytest
 
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.dialects import NAMES, get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
 from sidecar.envelope.key_shapes import HIDDEN
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.redact import (
     is_secret_header,
     is_secret_name,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.envelope.dialects import get
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Seen
 from sidecar.envelope.refrain import LESSONS, Refrain
 from sidecar.envelope.stream import StreamReader
 

@@ -3,8 +3,9 @@
 import pytest
 
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.retry_after import (
     from_days_clock,
     from_headers,

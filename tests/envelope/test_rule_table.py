@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from sidecar.envelope.dialects.rule import Rule, RuleTable
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Seen
 
 CODES = ["a", "b", "c", "d"]
 STATUSES = [200, 400, 429, 503]

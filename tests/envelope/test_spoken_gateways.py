@@ -9,7 +9,8 @@ import json
 import pytest
 
 from sidecar.envelope.dialects import get, guess
-from sidecar.envelope.model import Envelope, ErrorClass, Headers, Seen, Source
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Envelope, ErrorClass, Seen, Source
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 

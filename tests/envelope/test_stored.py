@@ -8,8 +8,9 @@ import json
 import pytest
 
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Headers, Seen
+from sidecar.envelope.model import Seen
 from sidecar.envelope.stream import StreamReader
 from tests.cases import NOW
 

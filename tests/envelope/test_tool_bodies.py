@@ -8,8 +8,9 @@ import json
 import pytest
 
 from sidecar.envelope.dialects import get
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import Envelope, ErrorClass, Headers, Seen, Source
+from sidecar.envelope.model import Envelope, ErrorClass, Seen, Source
 
 SHOPIFY_GRAPHQL, REST = "/admin/api/2026-10/graphql.json", "/admin/api/2026-10/products.json"
 

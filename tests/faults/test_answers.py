@@ -8,8 +8,9 @@ import pytest
 
 from sidecar.cli import main
 from sidecar.envelope import dialects
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
-from sidecar.envelope.model import ErrorClass, Headers, Seen
+from sidecar.envelope.model import ErrorClass, Seen
 from sidecar.envelope.stream import StreamReader
 from sidecar.faults import answers, failing_events
 from sidecar.faults.matrix import PATHS, STREAMS, rows

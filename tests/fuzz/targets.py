@@ -41,9 +41,10 @@ from sidecar.dependencies.guard import Dependencies
 from sidecar.dependencies.reports import ReportError, read_object, read_report
 from sidecar.envelope.dialects import NAMES, get
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
-from sidecar.envelope.model import Classified, Headers, Seen, Verdict
+from sidecar.envelope.model import Classified, Seen, Verdict
 from sidecar.envelope.model_name import (
     ModelScan,
     model_in_json,

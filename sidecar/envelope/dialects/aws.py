@@ -24,8 +24,9 @@ from sidecar.envelope.dialects.words import (
 )
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import as_word
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.locate import Found
-from sidecar.envelope.model import ErrorClass, Headers, Seen, Verdict
+from sidecar.envelope.model import ErrorClass, Seen, Verdict
 
 # The union of what the SDKs take for a throttle.
 THROTTLES = words(

@@ -15,7 +15,8 @@ from sidecar.envelope.dialects.edges_aws import AWS_EDGES, error_type
 from sidecar.envelope.dialects.rule import FIVE, Rule, statuses
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import as_word, is_prose, normal, status_like
-from sidecar.envelope.model import ErrorClass, Headers, Verdict
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import ErrorClass, Verdict
 
 _CLOUDFLARE_ERROR = re.compile(r"\bError (?:code:? )?(1\d{3})\b", re.IGNORECASE)
 _CLOUDFLARE_TEXT = re.compile(r"error code: (1\d{3})")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from sidecar.envelope.dialects.rule import Rule, statuses, words
 from sidecar.envelope.evidence import Evidence
-from sidecar.envelope.model import ErrorClass, Headers
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import ErrorClass
 
 
 def error_type(headers: Headers) -> str | None:

@@ -27,7 +27,7 @@ from sidecar.envelope.dialects.slack import Slack
 from sidecar.envelope.dialects.stripe import Stripe
 from sidecar.envelope.dialects.twilio import Twilio
 from sidecar.envelope.fields import at
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 
 _AWS = Bedrock()
 _GITHUB = GitHub()

@@ -31,9 +31,10 @@ from sidecar.envelope.dialects.words import (
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import as_word
 from sidecar.envelope.frames import Frame, FramesParser
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.inflate import inflate
 from sidecar.envelope.locate import Found
-from sidecar.envelope.model import Envelope, ErrorClass, Headers, Seen, Verdict
+from sidecar.envelope.model import Envelope, ErrorClass, Seen, Verdict
 from sidecar.envelope.protobuf import (
     RETRY_INFO,
     from_base64,

@@ -25,7 +25,8 @@ from sidecar.envelope.dialects.words import (
 )
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.fields import as_number_text, at
-from sidecar.envelope.model import Envelope, ErrorClass, Headers, Seen, Verdict
+from sidecar.envelope.headers import Headers
+from sidecar.envelope.model import Envelope, ErrorClass, Seen, Verdict
 from sidecar.envelope.model_name import model_in_path
 
 # Of what went in; the name of a parameter alone says nothing of size.

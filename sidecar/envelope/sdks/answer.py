@@ -17,9 +17,10 @@ from sidecar.envelope.decode import decode, decode_cut, first_data
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.evidence import Evidence, read_text
 from sidecar.envelope.fields import as_word, is_prose, normal, status_like
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.locate import Found
 from sidecar.envelope.meaning import Meaning
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdks.allowlist import ALLOWED
 from sidecar.envelope.sdks.family import Facts, Family

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.peek import body_of, headers_of, member, members, plain, woken
 from sidecar.envelope.sdks import family_of_classes
 

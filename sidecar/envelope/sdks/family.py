@@ -15,8 +15,9 @@ import msgspec
 from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.fields import as_word, status_like
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.meaning import Meaning
-from sidecar.envelope.model import ErrorClass, Headers, Verdict
+from sidecar.envelope.model import ErrorClass, Verdict
 from sidecar.envelope.raised import Raised
 
 THROTTLE = Meaning(class_=ErrorClass.RATE_LIMIT, retryable=True, verdict=Verdict.THROTTLE)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sidecar.envelope.fields import as_word
-from sidecar.envelope.model import Headers
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdks.family import (
     BROKEN,
