@@ -49,4 +49,4 @@ def given(found: Mapping[bytes, bytes]) -> str | None:
 
 def made() -> str:
     """A new id."""
-    return f"{_ids.getrandbits(128):032x}"
+    return _ids.getrandbits(128).to_bytes(16, "big").hex()

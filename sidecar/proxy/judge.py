@@ -19,9 +19,10 @@ from sidecar.breaker.gating import Hint
 from sidecar.breaker.model import SUCCESS, Kind, Mode, Outcome
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.rule import BUDGET_WORDS
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
 from sidecar.envelope.inflate import StreamInflater, inflate
-from sidecar.envelope.model import Classified, Envelope, Headers, Seen, Verdict
+from sidecar.envelope.model import Classified, Envelope, Seen, Verdict
 from sidecar.envelope.policy import ENVELOPE_TYPE, is_reclassified, should_retry, status_for
 from sidecar.envelope.stream import (
     FRAMES_TYPE,
@@ -177,14 +178,16 @@ class Judge:
         by_type = told_by_type(self.content_type)
         if by_type is not None:
             return by_type
+        if not first_bytes:
+            return None
         if self._is_json_stream():
-            return bool(first_bytes) or None
+            return True
         events = begins_events(first_bytes)
         if events:
             return True
         # Lines of JSON are a model's answer; elsewhere they are data, whatever they say.
-        asked = self._call.incoming.method, self._call.path
-        lines = self._runtime.dialect.is_model_route(*asked) and begins_lines(first_bytes)
+        method, path = self._call.incoming.method, self._call.path
+        lines = self._runtime.dialect.is_model_route(method, path) and begins_lines(first_bytes)
         return lines or (None if events is None or lines is None else False)
 
     def _is_json_stream(self) -> bool:

@@ -150,8 +150,9 @@ class DataPlane:
         self, connection: Connection, message: RequestHead, payload: StreamReader
     ) -> bool:
         """Answers one request; True if the connection can carry another."""
+        if not self._active:
+            self._idle.clear()
         self._active += 1
-        self._idle.clear()
         try:
             return await Call(self, connection, Incoming(connection, message, payload)).run()
         finally:

@@ -20,8 +20,9 @@ from sidecar.envelope.dialects.rule import Rule, RuleTable
 from sidecar.envelope.evidence import Evidence, read, read_text, with_header_code
 from sidecar.envelope.fields import as_number_text, at
 from sidecar.envelope.frames import Frame
+from sidecar.envelope.headers import Headers
 from sidecar.envelope.locate import Found, find_error, is_problem
-from sidecar.envelope.model import Classified, Envelope, ErrorClass, Headers, Seen
+from sidecar.envelope.model import Classified, Envelope, ErrorClass, Seen
 from sidecar.envelope.xml_error import error_in_xml
 
 _MODEL_ROUTES = (
@@ -167,7 +168,10 @@ class Dialect:
 
     def is_model_route(self, method: str, path: str) -> bool:
         """Whether a 2xx of this route must be an answer: a completion, an embedding and so on."""
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
+        return method == "POST" and (
+            path.endswith(_MODEL_ROUTES)
+            or path.partition("?")[0].rstrip("/").endswith(_MODEL_ROUTES)
+        )
 
     def ends_by_word(self, method: str, path: str) -> bool:
         """Whether a stream of this route is whole only with a word that says so."""
