@@ -102,14 +102,16 @@ def _as_json(match: re.Match[str]) -> str:
 def decode_cut(body: bytes) -> Any:
     """The JSON value of the beginning of a body: open strings and brackets are closed.
 
+    Of what was cut in its middle only prose is kept: half a code or half a number is another one.
     Returns None where even that gives no JSON.
     """
     text = body[:_CUT_LIMIT].decode("utf-8", "ignore").lstrip("\ufeff \t\r\n")
     if text[:1] not in _OPENERS:
         return None
     closers: list[str] = []
-    safe, tail = (0, ""), ""
+    safe, tail, end = (0, ""), "", 0
     for token in _TOKEN.finditer(text):
+        end = token.end()
         mark = token.group()
         if mark in _OPENERS:
             closers.append(_OPENERS[mark])
@@ -121,7 +123,10 @@ def decode_cut(body: bytes) -> Any:
         elif not token.group(1):
             # A lone backslash at the end escapes nothing that is there.
             text, tail = text[: token.end()], '"'
-    for attempt in (text + tail + "".join(reversed(closers)), text[: safe[0]] + safe[1]):
+    attempts = [text[: safe[0]] + safe[1]]
+    if (" " in mark) if tail else not text[end:].strip():
+        attempts.insert(0, text + tail + "".join(reversed(closers)))
+    for attempt in attempts:
         value = decode(attempt.encode())
         if value is not None:
             return value

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sidecar.envelope.decode import decode_cut
 from sidecar.envelope.dialects import NAMES, get, guess
 from sidecar.envelope.headers import Headers
 from sidecar.envelope.http import classify
@@ -156,6 +157,23 @@ def test_a_cut_body_is_a_failure_whatever_the_route():
         assert (classified.envelope.code, classified.verdict) == (code, "failure")
     denied = classify(seen(403, b"", complete=False), get("openai"))
     assert denied.verdict == "alive"
+
+
+def test_half_a_code_is_none_wherever_the_body_breaks_off():
+    whole = (
+        b'{"error": {"message": "no such model", "type": "invalid_request_error", "param": null,'
+        b' "code": "model_not_found", "status": 404}}'
+    )
+    for end in range(len(whole)):
+        cut = decode_cut(whole[:end])
+        error = (cut or {}).get("error") or {}
+        assert error.get("code") in {None, "model_not_found"}
+        assert error.get("type") in {None, "invalid_request_error"}
+        assert error.get("status") in {None, 404}
+        # Half of the words still tells a person something.
+        assert "no such model".startswith(error.get("message", ""))
+        classified = classify(seen(503, whole[:end], complete=False), get("openai"))
+        assert classified.envelope.code in {"503", "invalid_request_error", "model_not_found"}
 
 
 @pytest.mark.parametrize(
