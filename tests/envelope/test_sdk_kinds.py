@@ -242,6 +242,10 @@ def test_classes_of_botocore(kind, expected):
         # gRPC.
         ({"code": 14}, "grpc", (T, "UNAVAILABLE", True, None, "failure")),
         ({"code": "StatusCode.ABORTED"}, "grpc", (T, "ABORTED", True, None, "alive")),
+        ({"type": "grpc._channel._InactiveRpcError", "code": "RESOURCE_EXHAUSTED", "message": "Received message larger than max (5000000 vs. 4194304)"}, None, (V, "RESOURCE_EXHAUSTED", False, None, "alive")),
+        ({"type": "grpc.aio._call.AioRpcError", "code": "RESOURCE_EXHAUSTED", "message": "Sent message larger than max (5000000 vs. 4194304)"}, None, (V, "RESOURCE_EXHAUSTED", False, None, "alive")),
+        ({"type": "grpc._channel._InactiveRpcError", "code": "RESOURCE_EXHAUSTED", "message": "too many messages"}, None, (R, "RESOURCE_EXHAUSTED", True, None, "throttle")),
+        ({"type": "google.api_core.exceptions.ResourceExhausted", "message": "Received message larger than max (5000000 vs. 4194304)"}, None, (V, "RESOURCE_EXHAUSTED", False, None, "alive")),
         ({"type": "grpc._channel._InactiveRpcError", "code": "UNAVAILABLE", "headers": {"grpc-retry-pushback-ms": "1500"}}, None, (T, "UNAVAILABLE", True, 1.5, "failure")),
         ({"type": "grpc._channel._InactiveRpcError", "code": "UNAVAILABLE", "headers": {"grpc-retry-pushback-ms": "-1"}}, None, (T, "UNAVAILABLE", False, None, "failure")),
         ({"type": "grpc.FutureTimeoutError"}, None, (T, "timeout", True, None, "failure")),

@@ -15,6 +15,7 @@ import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges_aws import API_GATEWAY
+from sidecar.envelope.dialects.exhausted import MESSAGE_TOO_LARGE
 from sidecar.envelope.dialects.oauth import OAUTH, polling_interval
 from sidecar.envelope.dialects.openai import REQUEST_TOO_LARGE
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
@@ -152,6 +153,7 @@ class Generic(Dialect):
         *OAUTH,
         *GENERIC_RULES,
         REQUEST_TOO_LARGE,
+        MESSAGE_TOO_LARGE,
         *COMMON,
         WITHOUT_CODE,
     )
