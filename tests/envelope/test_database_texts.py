@@ -259,3 +259,25 @@ def test_a_driver_of_odbc_whose_number_is_the_machines():
         {"type": "pyodbc.ProgrammingError", "args": ["Attempt to use a closed connection."]}
     )
     assert (closed[0].code, closed[1]) == ("connection_closed", "neutral")
+
+
+@pytest.mark.parametrize(
+    ("text", "class_"),
+    [
+        ("bad auth : authentication failed", "authentication"),
+        ("bad auth : Authentication failed.", "authentication"),
+        ("user is not allowed to do action [find] on [shop.orders]", "authentication"),
+        ("(Unauthorized) not authorized on admin to execute command", "authentication"),
+        ("you are over your space quota, using 513 MB of 512 MB", "permanent"),
+    ],
+)
+def test_atlas_has_one_number_for_whatever_it_refuses(text, class_):
+    error = {
+        "type": "pymongo.errors.OperationFailure",
+        "code": 8000,
+        "message": f"{text}, full error: {{'ok': 0, 'code': 8000, 'codeName': 'AtlasError'}}",
+        "attrs": {"details": {"ok": 0, "errmsg": text, "code": 8000, "codeName": "AtlasError"}},
+    }
+    envelope, verdict = judged(error)
+    assert (envelope.class_, envelope.code, envelope.retryable) == (class_, "8000", False)
+    assert verdict == "alive"
