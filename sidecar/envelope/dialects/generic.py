@@ -123,6 +123,15 @@ GENERIC_RULES = (
 )
 
 
+BLOCKED_INDEX = Rule(
+    name="an index or a cluster is blocked",
+    why="Elasticsearch: a full disk, under 429, or an index that is read-only or closed, under 403"
+    " and 400: somebody has to lift that",
+    codes=words("cluster_block_exception index_closed_exception"),
+    statuses=statuses(400, 403, 429),
+    class_=PERMANENT,
+)
+
 WITHOUT_CODE = Rule(
     name="a GraphQL error without a code",
     why="nothing says whether it will pass: it is neither repeated nor counted",
@@ -154,6 +163,7 @@ class Generic(Dialect):
         *GENERIC_RULES,
         REQUEST_TOO_LARGE,
         MESSAGE_TOO_LARGE,
+        BLOCKED_INDEX,
         *COMMON,
         WITHOUT_CODE,
     )
