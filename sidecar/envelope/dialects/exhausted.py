@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from sidecar.envelope.dialects.rule import Rule, words
+from sidecar.envelope.dialects.rule import Rule, statuses, words
 from sidecar.envelope.evidence import Evidence
 from sidecar.envelope.model import ErrorClass
 
@@ -35,4 +35,14 @@ MESSAGE_TOO_LARGE = Rule(
     class_=ErrorClass.VALIDATION,
     retryable=False,
     terminal=True,
+)
+
+MONTH_SPENT = Rule(
+    name="the month of a plan is spent",
+    why="RESOURCE_EXHAUSTED for rates and months alike, at Pinecone; only the text tells",
+    codes=_EXHAUSTED,
+    says=("limit for the current month",),
+    statuses=statuses(200, 429),
+    class_=ErrorClass.PERMANENT,
+    code="plan_window_exhausted",
 )
