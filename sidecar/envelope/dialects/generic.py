@@ -17,6 +17,7 @@ from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.cloudflare_api import CLOUDFLARE_API
 from sidecar.envelope.dialects.edges_aws import API_GATEWAY
 from sidecar.envelope.dialects.exhausted import MESSAGE_TOO_LARGE, MONTH_SPENT
+from sidecar.envelope.dialects.meta import META
 from sidecar.envelope.dialects.oauth import OAUTH, polling_interval
 from sidecar.envelope.dialects.openai import NUMBERED_MODEL, REQUEST_TOO_LARGE
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
@@ -119,6 +120,7 @@ GENERIC_RULES = (
     ),
     EXPIRED_TOKEN,
     *CLOUDFLARE_API,
+    *META,
     Rule(
         name="throttled inside a success",
         why="the body calls itself an error and a sentence is all there is",
