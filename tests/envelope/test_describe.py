@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.describe import describe
 from sidecar.envelope.meaning import shown
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdk import classify
+from sidecar.proxy.websocket import SERVER_IN_TROUBLE
 
 from .test_sdk_invariants import check
 
@@ -170,6 +173,35 @@ def test_a_reply_of_smtp():
         envelope = check(describe(error)).envelope
         assert (envelope.class_, envelope.code) == (class_, code)
         assert envelope.message
+
+
+@pytest.mark.parametrize(
+    ("code", "class_", "verdict"),
+    [
+        (1000, "transient", "alive"),
+        (1002, "validation", "alive"),
+        (1008, "permanent", "alive"),
+        (1011, "transient", "failure"),
+        (1012, "transient", "failure"),
+        (1013, "transient", "failure"),
+        (1014, "transient", "alive"),
+        (3000, "authentication", "alive"),
+        (4001, "permanent", "alive"),
+    ],
+)
+def test_a_closed_websocket_is_held_as_on_its_way_through(code, class_, verdict):
+    classified = check(describe(ConnectionClosedError(Close(code, "told"), None)))
+    assert (classified.envelope.class_, classified.envelope.code) == (class_, str(code))
+    assert classified.verdict == verdict
+    in_trouble = code in SERVER_IN_TROUBLE
+    assert in_trouble == (verdict == "failure")
+
+
+def test_a_websocket_that_ended_without_a_close():
+    for sent in (None, Close(1011, "keepalive ping timeout")):
+        classified = check(describe(ConnectionClosedError(None, sent)))
+        assert classified.envelope.code == "connection_reset"
+        assert classified.verdict == "failure"
 
 
 class Hostile(Exception):
