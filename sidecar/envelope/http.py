@@ -20,6 +20,7 @@ from sidecar.envelope.answers import may_be_text, why_no_answer
 from sidecar.envelope.compose import Decision
 from sidecar.envelope.credentials import Secrets
 from sidecar.envelope.decode import decode, decode_cut, first_data
+from sidecar.envelope.dialects.aws import AWS
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.edges import with_edges
 from sidecar.envelope.dialects.rule import Rule
@@ -28,6 +29,10 @@ from sidecar.envelope.fields import is_prose, status_like
 from sidecar.envelope.locate import find_error
 from sidecar.envelope.model import Classified, ErrorClass, Seen, Verdict
 from sidecar.envelope.rules import ABSENT, OperatorRule, for_status, holds
+from sidecar.envelope.xml_error import error_in_xml, is_stores_error
+
+_STORE = AWS()
+"""Reads what object stores answer, whoever was configured."""
 
 _SUCCESS = Classified(
     envelope=None, verdict=Verdict.SUCCESS, rule="success: a whole answer without an error marker"
@@ -186,6 +191,11 @@ def _below_400(seen: Seen, dialect: Dialect, correlation_id: str, secrets: Secre
     outside = dialect.outside(seen)
     if outside is not None:
         return compose.classified(*decide(outside, dialect), dialect, correlation_id, secrets)
+    if is_stores_error(seen):
+        found = error_in_xml(seen)
+        if found is not None:
+            evidence, decision = decide(_STORE.read(found, seen), _STORE)
+            return compose.classified(evidence, decision, _STORE, correlation_id, secrets)
     if not may_be_text(seen.headers.get("content-type")):
         return _SUCCESS
     if seen.status != 204 and dialect.is_model_route(seen.method, seen.path):

@@ -259,3 +259,66 @@ def test_a_driver_of_odbc_whose_number_is_the_machines():
         {"type": "pyodbc.ProgrammingError", "args": ["Attempt to use a closed connection."]}
     )
     assert (closed[0].code, closed[1]) == ("connection_closed", "neutral")
+
+
+@pytest.mark.parametrize(
+    ("text", "class_"),
+    [
+        ("bad auth : authentication failed", "authentication"),
+        ("bad auth : Authentication failed.", "authentication"),
+        ("user is not allowed to do action [find] on [shop.orders]", "authentication"),
+        ("(Unauthorized) not authorized on admin to execute command", "authentication"),
+        ("you are over your space quota, using 513 MB of 512 MB", "permanent"),
+    ],
+)
+def test_atlas_has_one_number_for_whatever_it_refuses(text, class_):
+    error = {
+        "type": "pymongo.errors.OperationFailure",
+        "code": 8000,
+        "message": f"{text}, full error: {{'ok': 0, 'code': 8000, 'codeName': 'AtlasError'}}",
+        "attrs": {"details": {"ok": 0, "errmsg": text, "code": 8000, "codeName": "AtlasError"}},
+    }
+    envelope, verdict = judged(error)
+    assert (envelope.class_, envelope.code, envelope.retryable) == (class_, "8000", False)
+    assert verdict == "alive"
+
+
+_AT_NEON = 'connection to server at "ep-x.neon.tech" (192.0.2.1), port 5432 failed: ERROR:  '
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            "Your account or project has exceeded the compute time quota. Upgrade your plan to increase limits.",
+            "plan_window_exhausted",
+        ),
+        (
+            "Your project has exceeded the data transfer quota. Upgrade your plan to increase limits.",
+            "plan_window_exhausted",
+        ),
+        ("The endpoint has been disabled. Enable it using Neon API and retry.", "55000"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("error", "before"),
+    [
+        ({"type": "psycopg2.OperationalError", "mro": ["psycopg2.DatabaseError"]}, _AT_NEON),
+        ({"type": "psycopg.OperationalError", "mro": ["psycopg.DatabaseError"]}, _AT_NEON),
+        ({"type": "asyncpg.exceptions.InternalServerError", "sqlstate": "XX000"}, ""),
+    ],
+)
+def test_a_proxy_of_neon_says_that_no_server_will_come(error, before, text, code):
+    envelope, verdict = judged({**error, "message": before + text})
+    assert (envelope.class_, envelope.code, envelope.retryable) == ("permanent", code, False)
+    assert verdict == "alive"
+
+
+def test_a_resource_monitor_of_snowflake_is_a_spend_limit():
+    text = "090073 (22000): Warehouse 'W' cannot be resumed because resource monitor 'M' has exceeded its quota."
+    error = {"type": "snowflake.connector.errors.ProgrammingError", "errno": 90073}
+    envelope, verdict = judged({**error, "sqlstate": "22000", "message": text})
+    assert (envelope.class_, envelope.code) == ("permanent", "spend_limit_reached")
+    assert envelope.raw["code"] == "090073"
+    assert verdict == "alive"
+    assert judged({"code": 90074}, "snowflake")[0].class_ == "validation"

@@ -1,5 +1,6 @@
 """Live exceptions are read without waking, trusting or following them for ever."""
 
+import smtplib
 import socket
 import ssl
 from pathlib import Path
@@ -7,12 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from sidecar.envelope.credentials import Redactor
 from sidecar.envelope.describe import describe
 from sidecar.envelope.meaning import shown
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdk import classify
+from sidecar.proxy.websocket import SERVER_IN_TROUBLE
 
 from .test_sdk_invariants import check
 
@@ -160,6 +164,46 @@ def test_the_standard_library():
         assert check(describe(caught(call))).envelope.code == code
 
 
+def test_a_reply_of_smtp():
+    for error, class_, code in (
+        (smtplib.SMTPAuthenticationError(535, b"5.7.8 not accepted"), "authentication", "535"),
+        (smtplib.SMTPResponseException(451, b"4.3.0 try later"), "transient", "451"),
+        (smtplib.SMTPRecipientsRefused({"a@b.test": (550, b"no such user")}), "permanent", "550"),
+    ):
+        envelope = check(describe(error)).envelope
+        assert (envelope.class_, envelope.code) == (class_, code)
+        assert envelope.message
+
+
+@pytest.mark.parametrize(
+    ("code", "class_", "verdict"),
+    [
+        (1000, "transient", "alive"),
+        (1002, "validation", "alive"),
+        (1008, "permanent", "alive"),
+        (1011, "transient", "failure"),
+        (1012, "transient", "failure"),
+        (1013, "transient", "failure"),
+        (1014, "transient", "alive"),
+        (3000, "authentication", "alive"),
+        (4001, "permanent", "alive"),
+    ],
+)
+def test_a_closed_websocket_is_held_as_on_its_way_through(code, class_, verdict):
+    classified = check(describe(ConnectionClosedError(Close(code, "told"), None)))
+    assert (classified.envelope.class_, classified.envelope.code) == (class_, str(code))
+    assert classified.verdict == verdict
+    in_trouble = code in SERVER_IN_TROUBLE
+    assert in_trouble == (verdict == "failure")
+
+
+def test_a_websocket_that_ended_without_a_close():
+    for sent in (None, Close(1011, "keepalive ping timeout")):
+        classified = check(describe(ConnectionClosedError(None, sent)))
+        assert classified.envelope.code == "connection_reset"
+        assert classified.verdict == "failure"
+
+
 class Hostile(Exception):
     """Fails wherever it is touched."""
 
@@ -196,7 +240,7 @@ class Evil:
     __repr__ = __iter__ = __len__ = __bool__ = __eq__ = __hash__ = items = keys = __str__
 
 
-@pytest.mark.parametrize("module", ["acme", "openai", "botocore.exceptions", "google.api_core.exceptions", "google.genai.errors", "google.auth.exceptions", "grpc", "azure.core.exceptions", "elasticsearch", "slack_sdk.errors", "github.GithubException", "stripe._error", "urllib.error", "tenacity", "kubernetes.client.exceptions", "qdrant_client.http.exceptions", "litellm.exceptions"])  # fmt: skip
+@pytest.mark.parametrize("module", ["acme", "openai", "botocore.exceptions", "google.api_core.exceptions", "google.genai.errors", "google.auth.exceptions", "grpc", "azure.core.exceptions", "elasticsearch", "slack_sdk.errors", "github.GithubException", "stripe._error", "urllib.error", "tenacity", "kubernetes.client.exceptions", "qdrant_client.http.exceptions", "litellm.exceptions", "smtplib", "kafka.errors", "pika.exceptions", "websockets.exceptions"])  # fmt: skip
 @pytest.mark.parametrize("held", [Evil(), {}, {"Error": Evil()}, {"ResponseMetadata": 3}, [1], b"\xff\x00", 7, "x", [[]], {1: Evil()}, float("nan"), ()])  # fmt: skip
 def test_members_of_the_wrong_kind(module, held):
     kind = type("Odd", (Exception,), {"__module__": module})
@@ -204,7 +248,7 @@ def test_members_of_the_wrong_kind(module, held):
     names = (
         "response", "_response", "code", "status", "status_code", "headers", "body", "kwargs", "error",
         "_errors", "_details", "_error_info", "_state", "details", "meta", "last_attempt", "hdrs",
-        "request", "json_body", "errors", "_GithubException__headers", "reason", "_message",
+        "request", "json_body", "errors", "rcvd", "smtp_code", "smtp_error", "recipients", "_GithubException__headers", "reason", "_message",
     )  # fmt: skip
     for name in names:
         error.__dict__[name] = held

@@ -28,6 +28,17 @@ async def test_a_typo_as_503_of_any_media_type(start, upstream, kind) -> None:
     assert running.breaker("up/gpt-y").window.alive == 1
 
 
+@pytest.mark.parametrize("dialect", ["auto", "generic", "openai"])
+async def test_an_object_store_that_fails_after_its_200(start, upstream, dialect) -> None:
+    told = b"<?xml version='1.0'?>\n <Error><Code>InternalError</Code><Message>m</Message></Error>"
+    upstream.script = says(answer(200, told, kind=b"application/xml"))
+    running = await start({"up": {"upstream": upstream.url, "dialect": dialect}})
+    found = await call(running.port, "/up/bucket/key", "PUT")
+    assert (found.status, found.envelope["code"]) == (503, "InternalError")
+    assert found.envelope["class"] == "transient"
+    assert running.breaker("up/~bucket/key").window.failure == 1
+
+
 async def test_a_typo_whose_words_come_after_the_hold(start, upstream) -> None:
     go = asyncio.Event()
 

@@ -22,6 +22,7 @@ from sidecar.envelope.databases.kinds import (
     by_class,
     by_word,
     dead_handle,
+    denied,
     final,
     mistaken,
     number,
@@ -33,7 +34,12 @@ from sidecar.envelope.databases.kinds import (
     undone,
     unwell,
 )
-from sidecar.envelope.databases.mongodb_numbers import NAMES, NUMBERS, THROTTLED_BY_COSMOS
+from sidecar.envelope.databases.mongodb_numbers import (
+    ATLAS,
+    NAMES,
+    NUMBERS,
+    THROTTLED_BY_COSMOS,
+)
 from sidecar.envelope.meaning import Meaning
 from sidecar.envelope.model import Verdict
 from sidecar.envelope.raised import Raised
@@ -66,6 +72,11 @@ _VAGUE = by_word(
 _TEXTS = phrases(
     (dead_handle("the client was closed before the call", "connection_closed"),
      "cannot use mongoclient after close", "client has been closed"),
+)  # fmt: skip
+# Atlas has one number for whatever its proxies refuse.
+_ATLAS = phrases(
+    (denied("Atlas: not let in, or not allowed to"), "bad auth", "authentication failed",
+     "is not allowed to do action", "not authorized"),
 )  # fmt: skip
 _SELECTION = phrases(
     (unwell("no connection in time", "connect_timeout"), "timed out (configured timeouts"),
@@ -128,6 +139,8 @@ def _without_labels(raised: Raised, details: Mapping[str, Any], text: str) -> To
             text=text,
         )
     meaning = NUMBERS.get(own, UNKNOWN)
+    if own == ATLAS:
+        meaning = says(_ATLAS, text) or meaning
     if own == THROTTLED_BY_COSMOS:
         asked = _RETRY_AFTER_MS.search(text[:2048])
         wait = None if asked is None else int(asked[1]) / 1000

@@ -20,6 +20,7 @@ from sidecar.envelope.databases.kinds import (
 from sidecar.envelope.meaning import Meaning
 
 THROTTLED_BY_COSMOS = 16500
+ATLAS = 8000
 
 
 _ROWS: tuple[tuple[Meaning, str], ...] = (

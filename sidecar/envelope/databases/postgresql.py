@@ -82,6 +82,13 @@ _STATES = by_word(
     (broken("corruption: repeating is useless, and the server is sick"), "XX001 XX002"),
 )  # fmt: skip
 
+# Neon's proxies speak for a server that is not running, as a server would.
+_NEON = (
+    (final("the plan has no compute or transfer left", "plan_window_exhausted"),
+     "exceeded the * quota. upgrade your plan"),
+    (final("somebody has switched the compute off", "55000"), "the endpoint has been disabled"),
+)  # fmt: skip
+
 # A state that means something else with these words.
 _STATES_THAT_SAY_MORE = {
     "0A000": phrases(
@@ -89,6 +96,7 @@ _STATES_THAT_SAY_MORE = {
          "cached plan", "cached statement"),
     ),
     "XX000": phrases(
+        *_NEON,
         (undone("Redshift: serializable isolation violation", "1023"),
          "serializable isolation violation"),
         (undone("a race over the catalogue"), "tuple concurrently updated",
@@ -109,6 +117,7 @@ _MASKS = frozenset({"08P01", "08001", "08003", "08004", "08006", "HY000"})
 _SAYS_NOTHING = frozenset({"08001", "08P01", "HY000"})
 
 _TEXTS = phrases(
+    *_NEON,
     (denied("wrong password", "28P01"), "password authentication failed", "wrong password",
      "sasl authentication failed", "scram authentication failed", "auth failed"),
     (denied("not let in", "28000"), "no pg_hba.conf entry", "pg_hba.conf rejects",

@@ -35,6 +35,8 @@ from sidecar.envelope.raised import Raised
 _NUMBERS = by_number(
     (mistaken("a statement, a name or a value that does not fit"),
      "900..999 1000..3999 90000..99999 100000..199999"),
+    (final("a resource monitor has spent its credits: whoever set it can raise it",
+           "spend_limit_reached"), "90073"),
     (mistaken("no warehouse is chosen, or the session lacks something"), "605 606 608 609"),
     (contended("waited for a lock, or too many do"), "625 626"),
     (contended("cancelled, or a limit of time"), "604 630 631 638"),

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sidecar.envelope.dialects.anthropic import Anthropic
+from sidecar.envelope.dialects.cloudflare_api import CLOUDFLARE_API
 from sidecar.envelope.dialects.openai import (
+    NUMBERED_MODEL,
     OPENAI_RULES,
     OpenAI,
     names_a_kind_only,
@@ -127,6 +129,8 @@ SUCCESS_TEXT = (
 )
 
 COMPATIBLE_RULES = (
+    *CLOUDFLARE_API,
+    NUMBERED_MODEL,
     *OPENAI_RULES,
     *WRAPPED_TEXT,
     CREDIT_TEXT,

@@ -13,12 +13,14 @@ from sidecar.envelope.dialects.azure_openai import AzureOpenAI
 from sidecar.envelope.dialects.base import Dialect
 from sidecar.envelope.dialects.bedrock import Bedrock
 from sidecar.envelope.dialects.gemini import Gemini
+from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.github import GitHub
 from sidecar.envelope.dialects.google_apis import GoogleApis
 from sidecar.envelope.dialects.hubspot import HubSpot
 from sidecar.envelope.dialects.huggingface import HuggingFace
 from sidecar.envelope.dialects.jira import Jira
 from sidecar.envelope.dialects.litellm import LiteLLM
+from sidecar.envelope.dialects.meta import is_metas
 from sidecar.envelope.dialects.msgraph import MSGraph
 from sidecar.envelope.dialects.notion import Notion
 from sidecar.envelope.dialects.openrouter import OpenRouter
@@ -102,6 +104,10 @@ def _is_twilio(body: Any) -> bool:
     return isinstance(at(body, "more_info"), str) and isinstance(at(body, "code"), int)
 
 
+def _is_meta(body: Any) -> bool:
+    return is_metas(at(body, "error"))
+
+
 def _is_github(body: Any) -> bool:
     return str(at(body, "documentation_url")).startswith("https://docs.github.com/")
 
@@ -130,6 +136,7 @@ _BODIES: tuple[tuple[Callable[[Any], bool], Dialect], ...] = (
     (_is_hubspot, _HUBSPOT),
     (_is_twilio, _TWILIO),
     (_is_github, _GITHUB),
+    (_is_meta, Generic()),
     (_is_openrouter, OpenRouter()),
     (_is_huggingface, HuggingFace()),
 )

@@ -14,9 +14,12 @@ from typing import ClassVar
 import msgspec
 
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.cloudflare_api import CLOUDFLARE_API
 from sidecar.envelope.dialects.edges_aws import API_GATEWAY
+from sidecar.envelope.dialects.exhausted import MESSAGE_TOO_LARGE, MONTH_SPENT
+from sidecar.envelope.dialects.meta import META
 from sidecar.envelope.dialects.oauth import OAUTH, polling_interval
-from sidecar.envelope.dialects.openai import REQUEST_TOO_LARGE
+from sidecar.envelope.dialects.openai import NUMBERED_MODEL, REQUEST_TOO_LARGE
 from sidecar.envelope.dialects.rule import TWO, Rule, statuses, words
 from sidecar.envelope.dialects.words import (
     AUTHENTICATION,
@@ -30,6 +33,8 @@ from sidecar.envelope.fields import is_reference, normal, status_like
 from sidecar.envelope.locate import Found, is_graphql
 from sidecar.envelope.model import Seen
 
+# A word under `name` that is a code by its looks: names of people and things have no underscore.
+_CODE_NAME = re.compile(r"[A-Za-z]{2,32}(?:_[A-Za-z]{1,32}){1,8}")
 _WORD = re.compile(r"[A-Za-z]{2,32}(?:[_-][A-Za-z]{1,32}){0,8}")
 # What a `status` says that names no error: how it went, or the status of HTTP in words.
 _OUTCOMES = frozenset(
@@ -54,20 +59,29 @@ def _may_be_renewed(evidence: Evidence) -> bool:
 def _names_itself(evidence: Evidence) -> Evidence:
     """With the word that stands under `id` or `status`, where nothing better is a code.
 
-    An `id` of mere letters is no identifier of a request.
+    An `id` of mere letters is no identifier of a request. A `name` is a person's or a thing's,
+    unless the error is in the form of Resend's or of PayPal's.
     """
     if evidence.code is not None and status_like(evidence.code) is None:
         return evidence
+    named = evidence.error.get("name")
+    if (
+        isinstance(named, str)
+        and isinstance(evidence.error.get("message"), str)
+        and ("statusCode" in evidence.error or "debug_id" in evidence.error)
+        and _CODE_NAME.fullmatch(named)
+    ):
+        return _with_code(evidence, named)
     for place, no_codes in (("id", _OUTCOMES), ("status", _OUTCOMES | _STATUS_WORDS)):
         word = evidence.error.get(place)
         if isinstance(word, str) and _WORD.fullmatch(word) and normal(word) not in no_codes:
-            known = {normal(word): word, **evidence.words}
-            return msgspec.structs.replace(evidence, code=word, words=known)
+            return _with_code(evidence, word)
     return evidence
 
 
-def _is_unsuccessful(evidence: Evidence) -> bool:
-    return isinstance(evidence.body, dict) and evidence.body.get("success") is False
+def _with_code(evidence: Evidence, word: str) -> Evidence:
+    known = {normal(word): word, **evidence.words}
+    return msgspec.structs.replace(evidence, code=word, words=known)
 
 
 EXPIRED_TOKEN = Rule(
@@ -105,13 +119,8 @@ GENERIC_RULES = (
         class_=RATE_LIMIT,
     ),
     EXPIRED_TOKEN,
-    Rule(
-        name="refused by Cloudflare's own API",
-        why="success: false with the number of a refused credential",
-        codes=words("10000 9106 9107 9109 6003 6111 1000001"),
-        when=_is_unsuccessful,
-        class_=AUTHENTICATION,
-    ),
+    *CLOUDFLARE_API,
+    *META,
     Rule(
         name="throttled inside a success",
         why="the body calls itself an error and a sentence is all there is",
@@ -121,6 +130,15 @@ GENERIC_RULES = (
     ),
 )
 
+
+BLOCKED_INDEX = Rule(
+    name="an index or a cluster is blocked",
+    why="Elasticsearch: a full disk, under 429, or an index that is read-only or closed, under 403"
+    " and 400: somebody has to lift that",
+    codes=words("cluster_block_exception index_closed_exception"),
+    statuses=statuses(400, 403, 429),
+    class_=PERMANENT,
+)
 
 WITHOUT_CODE = Rule(
     name="a GraphQL error without a code",
@@ -152,6 +170,10 @@ class Generic(Dialect):
         *OAUTH,
         *GENERIC_RULES,
         REQUEST_TOO_LARGE,
+        MESSAGE_TOO_LARGE,
+        MONTH_SPENT,
+        NUMBERED_MODEL,
+        BLOCKED_INDEX,
         *COMMON,
         WITHOUT_CODE,
     )

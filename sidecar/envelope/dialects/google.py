@@ -18,6 +18,7 @@ import msgspec
 
 from sidecar.envelope import retry_after
 from sidecar.envelope.dialects.base import Dialect
+from sidecar.envelope.dialects.exhausted import MESSAGE_TOO_LARGE
 from sidecar.envelope.dialects.google_details import with_details
 from sidecar.envelope.dialects.oauth import OAUTH
 from sidecar.envelope.dialects.rule import FIVE, FOUR, TWO, Rule, statuses, words
@@ -123,6 +124,7 @@ CREDENTIALS = (
 )
 
 QUOTAS = (
+    MESSAGE_TOO_LARGE,
     Rule(
         name="credit is spent",
         why="plans that buy credit; the reason says it",

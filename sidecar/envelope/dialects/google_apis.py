@@ -198,6 +198,8 @@ class GoogleApis(Google):
         "legacyReason",
         "status",
         "code",
+        "error_code",
+        "errorCode",
     )
     word_places: ClassVar[tuple[str, ...]] = ()
     reads_errors_in_2xx: ClassVar[bool] = True

@@ -47,6 +47,8 @@ _CODE_PLACES = (
     "errorType",
     "type",
     "code",
+    "error_code",
+    "errorCode",
 )
 
 GRAPHQL_RULES = (

@@ -19,6 +19,7 @@ import msgspec
 from sidecar.envelope import retry_after
 from sidecar.envelope.decode import decode
 from sidecar.envelope.dialects.base import Heard
+from sidecar.envelope.dialects.exhausted import MESSAGE_TOO_LARGE
 from sidecar.envelope.dialects.generic import Generic
 from sidecar.envelope.dialects.rule import BUDGET_WORDS, Rule, words
 from sidecar.envelope.dialects.words import (
@@ -72,6 +73,7 @@ GRPC_RULES = (
         codes=words("7 permission_denied 16 unauthenticated"),
         class_=AUTHENTICATION,
     ),
+    MESSAGE_TOO_LARGE,
     Rule(
         name="throttled",
         why="8: something is used up; gRPC's retries treat it as a rate",

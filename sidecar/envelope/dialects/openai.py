@@ -56,6 +56,7 @@ CONTEXT_TEXT = Rule(
         "exceeds the context length",
         "greater than the context length",
         "exceed the context length",
+        "longer than the model's context length",
         "context window",
         "context size",
         "prompt is too long",
@@ -110,6 +111,15 @@ NO_MODEL = Rule(
     code="model_not_found",
 )
 
+NUMBERED_MODEL = Rule(
+    name="no such model",
+    why="SiliconFlow: a number among others of its own, and the sentence says the same",
+    codes=words("20012"),
+    when=says_no_model,
+    class_=PERMANENT,
+    code="model_not_found",
+)
+
 OPENAI_RULES = (REQUEST_TOO_LARGE, *OAUTH, NO_MODEL, *COMMON, CONFLICT, CONTEXT_TEXT)
 
 _TYPES = {
@@ -142,6 +152,7 @@ class OpenAI(Dialect):
 
     name = "openai"
     rules: ClassVar[tuple[Rule, ...]] = OPENAI_RULES
+    code_places: ClassVar[tuple[str, ...]] = ("code", "error_code", "errorCode", "type")
     word_places: ClassVar[tuple[str, ...]] = ("innererror.code", "inner_error.code", "error_type")
     hints_in_prose: ClassVar[bool] = True
     sells_requests: ClassVar[bool] = True

@@ -34,6 +34,7 @@ BUDGETS = (
             " insufficient_credits insufficient_credit insufficient_balance_error"
             " out_of_credits out_of_credit no_credits insufficient_user_quota arrearage"
             " balance_not_enough insufficient_account_balance exhausted_balance no_more_credits"
+            " accountoverdueerror serviceoverdue"
         ),
         class_=PERMANENT,
         code="credits_exhausted",
@@ -59,7 +60,8 @@ BUDGETS = (
         codes=words(
             "usage_limit_reached plan_window_exhausted daily_limit_exceeded"
             " dailylimitexceeded monthly_limit_exceeded weekly_limit_exceeded"
-            " free_quota_exceeded daily_quota_exceeded usage_capped"
+            " free_quota_exceeded daily_quota_exceeded weekly_quota_exceeded"
+            " monthly_quota_exceeded usage_capped"
         ),
         class_=PERMANENT,
         code="plan_window_exhausted",
@@ -77,7 +79,7 @@ BUDGETS = (
         codes=words(
             "insufficient_quota quota_exhausted billing_not_active billing_error"
             " payment_required payment_required_error exceeded_current_quota_error"
-            " linked_organization_billing_unavailable"
+            " token_quota_reached linked_organization_billing_unavailable"
         ),
         class_=PERMANENT,
         code="quota_exhausted",
@@ -270,6 +272,7 @@ _REQUEST_WORDS = words(
     "invalid_request_error invalid_request badrequesterror bad_request validation_error"
     " validationerror invalid_argument invalid_prompt bad_request_error unprocessable_entity"
     " unprocessableentityerror invalid_parameter missing_required_parameter invalid_value"
+    " invalid_parameter_value"
     " tool_use_failed tool_call_invalid unsupported_parameter unsupported_value"
     " string_above_max_length invalid_image invalid_image_format invalid_base64_image"
     " invalid_image_url image_too_large image_too_small image_parse_error invalid_image_mode"

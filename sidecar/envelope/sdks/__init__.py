@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from sidecar.envelope.raised import Raised
 from sidecar.envelope.sdks.azure import AZURE
 from sidecar.envelope.sdks.botocore import BOTOCORE
+from sidecar.envelope.sdks.brokers import BROKERS
 from sidecar.envelope.sdks.clients import CLIENTS
 from sidecar.envelope.sdks.elasticsearch import ELASTICSEARCH
 from sidecar.envelope.sdks.family import Family
@@ -32,6 +33,7 @@ FAMILIES: tuple[Family, ...] = (
     KUBERNETES,
     PINECONE,
     QDRANT,
+    *BROKERS,
     *CLIENTS,
 )
 

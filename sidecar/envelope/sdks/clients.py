@@ -8,8 +8,21 @@ from __future__ import annotations
 
 import re
 
+from sidecar.envelope.fields import as_word
 from sidecar.envelope.raised import Raised
-from sidecar.envelope.sdks.family import FINAL, INVALID, Facts, Family, because, changed, worded
+from sidecar.envelope.sdks.family import (
+    CONFLICT,
+    FINAL,
+    INVALID,
+    OUTAGE,
+    REFUSED,
+    Facts,
+    Family,
+    because,
+    changed,
+    named,
+    worded,
+)
 
 # `… (Caused by ResponseError('too many 503 error responses'))`
 _TOO_MANY = re.compile(r"too many ([45]\d\d) error responses")
@@ -61,4 +74,42 @@ TENACITY = Family(
     name="tenacity", packages=("tenacity", "backoff", "stamina"), sdks=("tenacity",), plain=True
 )
 
-CLIENTS = (REQUESTS, HTTPX, AIOHTTP, URLLIB, STANDARD, TENACITY)
+# `received 1008 (policy violation) …`: how a closed WebSocket prints what the other side said.
+_RECEIVED = re.compile(r"\breceived ([1-4]\d{3}) \(")
+_OTHER_CLOSE = "close"
+
+
+def _websockets(raised: Raised, facts: Facts) -> Facts:
+    """The code with which the other side closed; without one the connection was lost."""
+    found = _RECEIVED.search(raised.message[:1024])
+    code = facts.code or as_word(raised.attrs.get("close_code")) or (found[1] if found else None)
+    if code == "1006":
+        # What stands for the code where there was none.
+        return changed(facts, code=None)
+    if code is None or len(code) != 4 or not code.isdecimal():
+        return facts
+    return changed(facts, code=code, codes=(code, _OTHER_CLOSE))
+
+
+WEBSOCKETS = Family(
+    name="websockets",
+    packages=("websockets",),
+    sdks=("websockets",),
+    plain=True,
+    # As proxy/websocket.py holds them: but for these three, no code is a sign of a sick server.
+    codes=named(
+        ("the server says that it is at fault", OUTAGE, "1011 1012 1013"),
+        ("the other side was done, or went away in good order", CONFLICT, "1000 1001 1005"),
+        ("something behind the server, or its patience", CONFLICT, "1014 3008"),
+        ("what was sent is at fault", INVALID, "1002 1003 1007 1009 1010"),
+        ("the caller is not who he says, or may not", REFUSED, "3000 3003"),
+        (
+            "closed for a reason of the server's own: a policy, mostly",
+            FINAL,
+            f"1008 {_OTHER_CLOSE}",
+        ),
+    ),
+    read=_websockets,
+)
+
+CLIENTS = (WEBSOCKETS, REQUESTS, HTTPX, AIOHTTP, URLLIB, STANDARD, TENACITY)

@@ -300,6 +300,11 @@ def _tenacity(error: BaseException) -> Fields:
     return {"cause": member(member(error, "last_attempt"), "_exception")}
 
 
+def _websockets(error: BaseException) -> Fields:
+    code = member(member(error, "rcvd"), "code")
+    return {"code": int(code) if isinstance(code, int) else None}
+
+
 _READERS: dict[str, Callable[[BaseException], Fields]] = {
     "botocore": _botocore,
     "google-api-core": _google_core,
@@ -314,4 +319,5 @@ _READERS: dict[str, Callable[[BaseException], Fields]] = {
     "stripe": _stripe,
     "urllib": _urllib,
     "tenacity": _tenacity,
+    "websockets": _websockets,
 }
