@@ -211,9 +211,12 @@ def _is_absent(of_route: Sequence[Finding], nowhere: Finding) -> bool:
     first = of_route[0]
     if any(one.signature != first.signature for one in of_route):
         return False
-    if first.status not in _ABSENT or first.class_ is not ErrorClass.PERMANENT:
+    if first.status not in _ABSENT or first.code == MODEL_NOT_FOUND:
         return False
-    if first.code == MODEL_NOT_FOUND:
+    if first.status == nowhere.status and first.message and first.message == nowhere.message:
+        # In the same words: how the dialect of the route reads them makes no difference.
+        return True
+    if first.class_ is not ErrorClass.PERMANENT:
         return False
     return first.signature == nowhere.signature or first.status == 405
 
@@ -221,8 +224,14 @@ def _is_absent(of_route: Sequence[Finding], nowhere: Finding) -> bool:
 def _check_alive(findings: Iterable[Finding]) -> None:
     """Refuses to judge an upstream that is down, or that limits whoever asks."""
     found = list(findings)
-    if found and all(one.class_ in PASSING for one in found):
-        worst = found[0]
+    # Of what is not there, a server whose routes are all down can tell.
+    asked = [one for one in found if one.case not in {Case.UNKNOWN_PATH, Case.WRONG_METHOD}]
+    alike = len({(one.status, one.code, one.message) for one in asked}) == 1
+    if found and (
+        all(one.class_ in PASSING for one in found)
+        or (alike and all(one.class_ in PASSING for one in asked))
+    ):
+        worst = asked[0] if asked else found[0]
         told = f"{worst.status}" if worst.status is not None else "no answer"
         raise AuditFailed(
             f"the upstream answers everything with a failure that may pass ({told}"

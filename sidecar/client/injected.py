@@ -67,7 +67,7 @@ def _loaded(name: object) -> type[Exception] | None:
 
 
 def _instance(kind: type[Exception], told: Mapping[str, Any]) -> Exception:
-    """An exception of a class, without its constructor, which may ask for anything."""
+    """An exception of a class, by its constructor if that takes words alone."""
     message = str(told.get("message", ""))
     if issubclass(kind, OSError) and isinstance(told.get("errno"), int):
         return kind(told["errno"], message.partition("] ")[2] or message)
@@ -81,8 +81,23 @@ def _instance(kind: type[Exception], told: Mapping[str, Any]) -> Exception:
 
     args = told.get("args")
     made: Any = types.new_class(kind.__name__, (kind,), exec_body=body)
-    error: Exception = made.__new__(made)
+    error = _constructed(made, message)
+    # What the constructor has set to nothing stands in front of what the class says.
+    vars(error).update((name, attributes[name]) for name in vars(error).keys() & attributes.keys())
     error.args = tuple(args) if isinstance(args, list) else (message,)
+    try:
+        repr(error)
+    except Exception:  # noqa: BLE001 - it misses what only its constructor knows
+        made.__repr__ = lambda _self: f"{kind.__name__}({message!r})"
+    return error
+
+
+def _constructed(made: Any, message: str) -> Exception:
+    """With what its other methods and properties need, where its constructor may be called."""
+    try:
+        error: Exception = made(message)
+    except Exception:  # noqa: BLE001 - it asks for an answer, a request or anything
+        error = made.__new__(made)
     return error
 
 

@@ -191,6 +191,17 @@ async def test_a_route_that_is_not_there_is_left_out(tmp_path: Path, started: St
     assert not report.misleads
 
 
+async def test_a_route_of_another_dialect_is_known_by_its_words(
+    tmp_path: Path, started: Started
+) -> None:
+    """Whose dialect reads a code in it that another does not see is no other answer."""
+    nowhere = (404, error("Unknown request URL", "unknown_url"))
+    upstream = await started(routes=("/v1/chat/completions",), lies={"path": nowhere})
+    report = await audited(tmp_path, upstream, config={"dialect": "auto"})
+    assert "messages" in report.absent
+    assert not report.misleads
+
+
 async def test_no_route_at_all_is_said(tmp_path: Path, started: Started) -> None:
     upstream = await started(routes=("/api/v9/chat/completions",))
     with pytest.raises(AuditFailed, match="--base") as failed:
@@ -222,6 +233,18 @@ async def test_an_outage_is_no_lie(tmp_path: Path, started: Started) -> None:
     upstream = await started(lies=dict.fromkeys(names, down))
     with pytest.raises(AuditFailed, match="nothing can be told"):
         await audited(tmp_path, upstream)
+
+
+async def test_a_route_that_is_down_tells_nothing(tmp_path: Path, started: Started) -> None:
+    """That the server still knows what it has not, and how its routes are asked, is no answer."""
+    down = (500, error("internal error", None, "server_error"))
+    names = ("model", "json", "missing", "no key", "key")
+    upstream = await started(lies=dict.fromkeys(names, down))
+    with pytest.raises(AuditFailed, match="nothing can be told"):
+        await audited(tmp_path, upstream)
+    lies = {name: (500, error(f"wrong: {name}", None, "server_error")) for name in names}
+    upstream = await started(lies=lies)
+    assert (await audited(tmp_path, upstream)).misleads
 
 
 async def test_a_host_that_does_not_answer(tmp_path: Path, started: Started) -> None:

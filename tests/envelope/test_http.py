@@ -421,3 +421,17 @@ def test_another_sidecar_is_believed(decision, verdict):
     assert classified.envelope.correlation_id == "ours"
     plain = classify(seen(503, error("model_not_found")), get("sidecar"))
     assert plain.envelope.code == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}},
+        {"jsonrpc": "2.0", "id": 1, "result": {"error": {"code": 1}}, "error": None},
+        {"name": "a package", "dependencies": ["jsonrpc"], "jsonrpc": "2.0"},
+        {"files": [{"content": '{"jsonrpc": "2.0", "error": {"code": -32603}}'}]},
+    ],
+)
+def test_a_good_reply_of_json_rpc_is_one_for_whoever_was_not_named(body):
+    told = json.dumps(body).encode()
+    assert classify(seen(200, told, path="/rpc"), get("auto")).verdict == "success"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import sqlite3
 import types
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.client import BreakerOpen, SidecarError, guard
+from sidecar.client import BreakerOpen, SidecarError, guard, injected
 from sidecar.client.errors import original_of
 from sidecar.client.guard import Guard
 from sidecar.config.problems import ConfigError
@@ -462,3 +463,54 @@ async def test_rules_that_cannot_be(start, upstream, rule, told) -> None:
     found = await admin(allowing, "/faults", "POST", json.dumps({"rules": [rule]}).encode())
     assert found.status == 400
     assert told in found.json["error"]["message"]
+
+
+def _fault(class_: str, source: str, system: str, driver: str | None) -> Any:
+    made = failures.injection(FaultSection(class_=class_), source, system, driver)
+    envelope = made.classified.envelope
+    told = json.loads(json.dumps({"rule": "r", "error": made.error, "raises": made.raises}))
+    return injected.failure(envelope, told)
+
+
+@pytest.mark.parametrize("class_", ErrorClass)
+@pytest.mark.parametrize(
+    ("source", "system", "driver", "module"),
+    [
+        ("database", "postgresql", "psycopg", "psycopg"),
+        ("database", "postgresql", "psycopg2", "psycopg2.errors"),
+        ("database", "postgresql", "asyncpg", "asyncpg"),
+        ("database", "mysql", None, "pymysql"),
+        ("database", "redis", None, "redis"),
+        ("database", "sqlite", None, "sqlite3"),
+        ("sdk", "stripe", None, "stripe"),
+        ("sdk", "openai", None, "openai"),
+        ("sdk", "anthropic", None, "anthropic"),
+        ("sdk", "boto3", None, "botocore.exceptions"),
+    ],
+)
+def test_a_made_exception_has_what_the_driver_s_own_has(
+    source, system, driver, module, class_
+) -> None:
+    importlib.import_module(module)
+    if not failures.has(FaultSection(class_=class_.value), source, system):
+        return
+    error = _fault(class_.value, source, system, driver)
+    assert error.envelope.class_ == class_
+    assert repr(error)
+    broken = []
+    for name in dir(error):
+        if name.startswith("_"):
+            continue
+        try:
+            getattr(error, name)
+        except Exception as raised:
+            broken.append((name, str(raised)))
+    assert not broken
+
+
+def test_a_made_exception_says_what_a_driver_s_own_says() -> None:
+    importlib.import_module("psycopg")
+    error = _fault("transient", "database", "postgresql", "psycopg")
+    assert error.sqlstate == "40001"
+    assert error.diag.message_primary is None
+    assert error.pgconn is None

@@ -37,6 +37,10 @@ _COMPATIBLE_ROUTES = (
 )  # fmt: skip
 
 
+_LONGEST_REPLY = 65536
+"""Bytes of a good answer that is looked at for JSON-RPC: what tells of an error is short."""
+
+
 def by_route(path: str) -> Dialect | None:
     """The dialect whose clients ask this route, or None."""
     route = path.partition("?")[0].rstrip("/")
@@ -60,6 +64,9 @@ def by_shape(seen: Seen) -> Dialect:
     """The dialect whose errors look like this answer; the body is decoded for errors only."""
     if "grpc-status" in seen.headers or end_flag(seen.headers.get("content-type")) is not None:
         return _GRPC_WEB
+    if seen.status < 400 and len(seen.body) <= _LONGEST_REPLY and seen.body.find(b'"jsonrpc"') >= 0:
+        # Its clients read errors under any status.
+        return _MCP
     body = decode(seen.body) if seen.status >= 400 else None
     if "x-amzn-errortype" in seen.headers and not is_api_gateway(seen.headers):
         return _BEDROCK
