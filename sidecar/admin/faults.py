@@ -50,18 +50,16 @@ def added(daemon: FaultsView, body: bytes) -> web.StreamResponse:
     try:
         order = read_order(body)
     except ConfigError as error:
-        told = "; ".join(
-            f"{problem.path}: {problem.message}" if problem.path else problem.message
-            for problem in error.problems[:_MOST_PROBLEMS]
-        )
+        told = "; ".join(problem.told for problem in error.problems[:_MOST_PROBLEMS])
         if len(error.problems) > _MOST_PROBLEMS:
             told += f"; and {len(error.problems) - _MOST_PROBLEMS} more"
         raise AdminError(400, "bad_request", told or "the body is no set of rules") from None
     known = daemon.config.providers
     unknown = {rule.provider for rule in order.rules if rule.provider is not None} - set(known)
     if unknown:
-        names = ", ".join(sorted(unknown))
-        raise AdminError(400, "bad_request", f"no provider is called {names}: nothing is injected")
+        names, there = ", ".join(sorted(unknown)), ", ".join(sorted(known)) or "none"
+        message = f"no provider is called {names}: nothing is injected; configured: {there}"
+        raise AdminError(400, "bad_request", message)
     dependencies = daemon.config.dependencies.values()
     told = "; ".join(
         misses(rule, dependencies) for rule in order.rules if concerns_dependencies(rule)

@@ -29,11 +29,16 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
     hint: str = ""
 
-    def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
+    @property
+    def told(self) -> str:
+        """Key, message and hint, for whoever knows where it stands."""
         key = f"{self.path}: " if self.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        text = f"{place}: {key}{self.message}{hint}"
+        return f"{key}{self.message}{hint}"
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        text = f"{place}: {self.told}"
         # What stands in a file must not steer the terminal that shows it.
         return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 

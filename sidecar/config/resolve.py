@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import inspect
@@ -192,10 +193,19 @@ class Resolver:
         self.reader.unset = [gap for gap in self.reader.unset if gap.path != path]
         self.reader.problems = [one for one in self.reader.problems if one.path != path]
         try:
-            own["upstream"] = parse_upstream(replacement)
+            upstream = parse_upstream(replacement)
         except AddressError as error:
             problem = Problem("--upstream", None, path, str(error), error.hint)
             self.reader.problems.append(problem)
+            return
+        configured = own.get("upstream")
+        if (
+            isinstance(configured, str)
+            and urlsplit(configured).hostname != urlsplit(upstream).hostname
+        ):
+            # A gateway need not word its errors as the one does whose place it takes.
+            own["dialect"] = "auto"
+        own["upstream"] = upstream
 
     def _report_unset(self) -> None:
         for gap in self.reader.unset:

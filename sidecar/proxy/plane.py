@@ -194,7 +194,7 @@ class DataPlane:
         try:
             rule = read_fault_header(header)
         except ConfigError as error:
-            told = "; ".join(f"{one.path}: {one.message}".strip(": ") for one in error.problems)
+            told = "; ".join(one.told for one in error.problems)
             raise Refused("bad_request", f"x-sidecar-fault: {told}") from None
         if concerns_dependencies(rule):
             raise Refused("bad_request", "x-sidecar-fault: this call is of a provider")

@@ -128,6 +128,20 @@ def test_another_upstream(load_text):
 
 
 @pytest.mark.parametrize(
+    ("upstream", "dialect"),
+    [
+        ("http://gateway.example:4000", "auto"),
+        ("https://api.openai.com/elsewhere", "openai"),
+        ("https://API.openai.com:8443", "openai"),
+    ],
+)
+def test_another_host_need_not_word_its_errors_alike(load_text, upstream, dialect):
+    text = "providers: {a: {upstream: https://api.openai.com, dialect: openai}}"
+    config = load_text(text, overrides=Overrides(upstreams={"a": upstream}))
+    assert config.providers["a"].dialect == dialect
+
+
+@pytest.mark.parametrize(
     "upstreams", [{"c": "http://x"}, {"a": "nowhere"}, {"a": "http://user:hunter2@x"}]
 )
 def test_another_upstream_that_is_none(upstreams, problems_of):

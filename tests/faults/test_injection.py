@@ -323,6 +323,8 @@ async def test_by_header(start, upstream) -> None:
     assert "stands twice" in found.envelope["message"]
     found = await asking("clas=transient")
     assert "clas: unknown key" in found.envelope["message"]
+    found = await asking("class=transient; retry_after=1d")
+    assert "one of 250ms" in found.envelope["message"]
     found = await asking('class=transient; message="one; two"')
     assert found.envelope["message"] == "one; two"
     assert upstream.hits == 0
@@ -344,6 +346,10 @@ async def test_by_order_with_an_end(start, upstream, clocks) -> None:
     found = await admin(running, "/faults", "POST", nobody)
     assert found.status == 400
     assert "no provider is called nobody" in found.json["error"]["message"]
+    assert "configured: up" in found.json["error"]["message"]
+    endless = json.dumps({"rules": [{"class": "transient"}], "for": "1000d"}).encode()
+    found = await admin(running, "/faults", "POST", endless)
+    assert "one of 250ms" in found.json["error"]["message"]
     assert (await admin(running, "/faults", "POST", body)).status == 200
     assert (await admin(running, "/faults", "POST", b'{"rules": []}')).status == 200
     assert (await ask(running)).status == 200
