@@ -15,7 +15,7 @@ _MACHINE_WORD = re.compile(r"[A-Za-z0-9._:/#@+-]+")
 # A URI, a path from the root of the server, a fragment, or one of the two schemes without an
 # authority in which problem types are written.
 _REFERENCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|/|#|(?:urn|tag):", re.IGNORECASE)
-_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_AUTHORITY = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 def as_word(value: Any) -> str | None:

@@ -435,3 +435,12 @@ def test_another_sidecar_is_believed(decision, verdict):
 def test_a_good_reply_of_json_rpc_is_one_for_whoever_was_not_named(body):
     told = json.dumps(body).encode()
     assert classify(seen(200, told, path="/rpc"), get("auto")).verdict == "success"
+
+
+def test_a_type_without_an_end_costs_no_time():
+    """Where a host begins is looked for at the beginning, and not at every letter."""
+    body = json.dumps({"type": "a" * 1_000_000, "status": 500}).encode()
+    classified = classify(
+        seen(500, body, {"content-type": "application/problem+json"}), get("auto")
+    )
+    assert classified.envelope.class_ == "transient"
